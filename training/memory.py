@@ -192,7 +192,7 @@ def _portraits(talk: Talk) -> Iterator[Exchange]:
 def _of_dialogues(source: Path, limit: int | None, rng: random.Random) -> Iterator[tuple[str, int, Exchange]]:
     """Memos of one to three consecutive dialogues: their topics, lines and summaries."""
     from ld_agent.datasets import load_dialogues
-    from ld_agent.datasets.naming import named_dialogue
+    from ld_agent.datasets.dialogsum import named_dialogue
     from ld_agent.languages import ENGLISH
     from ld_agent.memory.views.memochat import memo_prompt
 

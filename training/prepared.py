@@ -57,7 +57,7 @@ def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequenc
     """
     from ld_agent.backbones.local.chat_tokens import ChatTokens
     from ld_agent.backbones.local.loading import context_window, decoder_start
-    from ld_agent.datasets.records import built, current_report
+    from ld_agent.datasets.records import built
     from ld_agent.terminal import say
     from training.examples import Collator, encode
 
@@ -70,7 +70,7 @@ def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequenc
 
     def encoded(of: Iterable[Row]) -> Iterator[Example]:
         encode_one = partial(encode, tokens=tokens, window=window, decoder_start=start, opening=opening)
-        for example in built(of, encode_one, current_report()):  # four bytes a token: there may be millions
+        for example in built(of, encode_one):  # four bytes a token: there may be millions
             yield replace(example, prompt=array("i", example.prompt), answer=array("i", example.answer))
 
     train = list(encoded(rows))

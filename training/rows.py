@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ld_agent.backbones.base import Message
-from ld_agent.datasets.records import Record, built, current_report, json_lines
+from ld_agent.datasets.records import Record, built, json_lines
 from ld_agent.errors import InputError
 from ld_agent.files import written_atomically
 
@@ -76,8 +76,8 @@ class RowFile(Iterable[Row]):
             )
 
     def __iter__(self) -> Iterator[Row]:
-        report, row = current_report(), None
-        for row in built(json_lines(self._file, report), self._read, report):
+        row = None
+        for row in built(json_lines(self._file), self._read):
             yield row
         if row is None:
             raise InputError(f"{self._file} holds no rows; build it again with: python -m training.build")

@@ -63,7 +63,7 @@ def _of_dialogues(sources: Sequence[Path], request: BuildRequest) -> Iterator[tu
     one that is not; see `joined`.
     """
     from ld_agent.datasets import load_dialogues
-    from ld_agent.datasets.naming import named_dialogue
+    from ld_agent.datasets.dialogsum import named_dialogue
 
     dialogues = [d for source in sources for d in load_dialogues(source, limit=request.limit)]
     apart = held_out([dialogue.id for dialogue in dialogues], request.held_out)

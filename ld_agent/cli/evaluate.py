@@ -60,12 +60,10 @@ def command_of(task: TaskEntry) -> Callable[..., None]:
 
 
 def _annotation(option: Option) -> Any:
-    if isinstance(option.default, bool):
-        return Annotated[bool, typer.Option(option.flag, help=option.help)]
+    if isinstance(option.default, bool | str):
+        return Annotated[type(option.default), typer.Option(option.flag, help=option.help)]
     if isinstance(option.default, tuple):
         return Annotated[list[Path] | None, typer.Option(option.flag, help=option.help)]
-    if isinstance(option.default, str):
-        return Annotated[str, typer.Option(option.flag, help=option.help)]
     return Annotated[int | None, typer.Option(option.flag, min=1, help=option.help)]
 
 

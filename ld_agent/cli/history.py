@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from datetime import tzinfo
 from pathlib import Path
@@ -40,19 +40,6 @@ def is_own(source: Path) -> bool:
     except OSError as exc:
         raise InputError(f"{source} cannot be read: {exc.strerror}; check the path and its permissions") from exc
     return OWN in start or not start.strip()
-
-
-def refuse_history_options(source: Path, given: Sequence[str]) -> None:
-    """Options of histories are refused for an export of `ld-agent memory export`, which names everything itself.
-
-    Raises:
-        InputError: one was given.
-    """
-    if given:
-        raise InputError(
-            f"{source} is not another program's history, so it is imported whole, under the names it has; "
-            f"leave out {', '.join(given)}"
-        )
 
 
 def import_history(

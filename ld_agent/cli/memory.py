@@ -163,7 +163,7 @@ def import_command(
 
       ld-agent memory import "WhatsApp Chat - Ann.zip" --store me.db --conversation maya --me Maya --dry-run
     """
-    from ld_agent.cli.history import import_history, is_own, refuse_history_options
+    from ld_agent.cli.history import import_history, is_own
     from ld_agent.storage.address import is_address, shown
     from ld_agent.storage.sqlite.importing import import_into_file
 
@@ -173,8 +173,12 @@ def import_command(
         settings = load_config(config, overrides or [])
         import_history(source, store, conversation, origin, settings, me=me, timezone=timezone, dry=dry_run)
         return
-    given = {"--dry-run": dry_run, "--me": me, "--conversation": conversation != "chat", "--timezone": timezone}
-    refuse_history_options(source, [name for name in given if given[name]])
+    options_given = {"--dry-run": dry_run, "--me": me, "--conversation": conversation != "chat", "--timezone": timezone}
+    if unfit := [name for name, given in options_given.items() if given]:
+        raise InputError(
+            f"{source} is not another program's history, so it is imported whole, under the names it has; "
+            f"leave out {', '.join(unfit)}"
+        )
     if is_address(store):
         with closing(open_store(store)) as opened:
             count = import_file(opened, source)

@@ -97,10 +97,7 @@ def print_figures(result: dict[str, Any], as_json: bool) -> None:
 def records_table(records: Sequence[Record]) -> RenderableType:
     if not records:
         return Text("nothing is remembered yet; a session is remembered when it ends (/end)", style="dim")
-    table = Table(box=None, padding=(0, 1), header_style="dim", pad_edge=False)
-    for heading in ("id", "view", "session", "until"):
-        table.add_column(heading, no_wrap=heading != "until")
-    table.add_column("memory", ratio=1)
+    table = _text_table(("id", "view", "session", "until"), "memory")
     for record in records:
         text = plain(record.text)
         if record.fallback:
@@ -112,10 +109,7 @@ def records_table(records: Sequence[Record]) -> RenderableType:
 def traits_table(traits: Sequence[Trait]) -> RenderableType:
     if not traits:
         return Text("nothing is known yet", style="dim")
-    table = Table(box=None, padding=(0, 1), header_style="dim", pad_edge=False)
-    for heading in ("id", "since", "said"):
-        table.add_column(heading, no_wrap=heading != "since")
-    table.add_column("trait", ratio=1)
+    table = _text_table(("id", "since", "said"), "trait")
     for trait in traits:
         text = plain(trait.text, "" if trait.active else "strike dim")
         if until := trait.holds_until:
@@ -124,4 +118,13 @@ def traits_table(traits: Sequence[Trait]) -> RenderableType:
             text.append(f"  superseded by {trait.superseded_by}", style="not strike dim")
         since = f"{trait.holds_from or trait.at:%Y-%m-%d %H:%M}" if trait.source else "config"
         table.add_row(plain(trait.id), since, f"{trait.mentions}×", text)
+    return table
+
+
+def _text_table(heads: Sequence[str], text: str) -> Table:
+    """A table whose last column is a text; of the others, those with times are wrapped where the terminal is narrow."""
+    table = Table(box=None, padding=(0, 1), header_style="dim", pad_edge=False)
+    for head in heads:
+        table.add_column(head, no_wrap=head not in ("until", "since"))
+    table.add_column(text, ratio=1)
     return table

@@ -7,7 +7,7 @@ corpus.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from ld_agent.datasets import (
 from ld_agent.datasets.base import AnnotatedUtterance, Episode, Loader, Turn, annotated
 from ld_agent.datasets.dialogsum import Dialogue, load_dialogues
 from ld_agent.datasets.jsonl import write_episodes
-from ld_agent.datasets.records import current_report, json_document, parse_json, text_lines
+from ld_agent.datasets.records import json_document, parse_json, text_lines
 from ld_agent.errors import DataFileError, InputError
 
 __all__ = [
@@ -63,33 +63,21 @@ _SNIFFED_LINES = 20
 _SNIFFED_BYTES = 8192
 
 
-def load_episodes(
-    path: str | Path,
-    format: str | None = None,
-    *,
-    limit: int | None = None,
-    on_bad: Callable[[DataFileError], None] | None = None,
-) -> list[Episode]:
+def load_episodes(path: str | Path, format: str | None = None, *, limit: int | None = None) -> list[Episode]:
     """Return the conversations of a file, in file order; arguments and errors as in `iter_episodes`."""
-    return list(iter_episodes(path, format, limit=limit, on_bad=on_bad))
+    return list(iter_episodes(path, format, limit=limit))
 
 
-def iter_episodes(
-    path: str | Path,
-    format: str | None = None,
-    *,
-    limit: int | None = None,
-    on_bad: Callable[[DataFileError], None] | None = None,
-) -> Iterator[Episode]:
+def iter_episodes(path: str | Path, format: str | None = None, *, limit: int | None = None) -> Iterator[Episode]:
     """Yield the conversations of a file, in file order; of JSON lines, one line is in memory at a time.
+
+    Within `records.reporting`, bad records are reported and skipped.
 
     Args:
         path: a file in one of the formats of `LOADERS`, or a Multi-Session Chat folder. Of a folder, ``valid.txt`` is
             read, or else ``session_N/valid.txt`` with the highest N.
         format: a key of `LOADERS`; None: detect it from the content.
         limit: stop reading after this many episodes; None: all; 0: none.
-        on_bad: called with the error of each bad record, which is then skipped; None: raise the error, or what
-            `records.reporting` names.
 
     Raises:
         DataFileError: a record is malformed or has another shape; names file and line.
@@ -101,21 +89,16 @@ def iter_episodes(
     if limit is not None and limit < 0:
         raise InputError(f"limit={limit} is negative; give the number of conversations to read")
     file = _data_file(Path(path))
-    report = on_bad or current_report()
-    loader = LOADERS[format or _recognised(file)]
-    return islice(loader.read(file, report), limit)
+    return islice(LOADERS[format or _recognised(file)].read(file), limit)
 
 
-def load_annotated_utterances(
-    path: str | Path, *, limit: int | None = None, on_bad: Callable[[DataFileError], None] | None = None
-) -> list[AnnotatedUtterance]:
+def load_annotated_utterances(path: str | Path, *, limit: int | None = None) -> list[AnnotatedUtterance]:
     """Return the utterances with annotated traits, each with the utterance it answers.
 
     Of ``msc_personasummary``, only the sessions in this file are read; earlier ones are not joined.
 
     Args:
         limit: maximum number of sessions (lines) of ``msc_personasummary``, or of episodes of another corpus; None: all.
-        on_bad: as in `load_episodes`.
 
     Raises:
         DataFileError: a record is malformed or has another shape; names file and line.
@@ -124,11 +107,11 @@ def load_annotated_utterances(
     file = _data_file(Path(path))
     name = _recognised(file)
     if name == "msc_personasummary":
-        sessions = msc_personasummary.read_annotated(file, on_bad or current_report())
-        return [utterance for session in islice(sessions, limit) for utterance in session]
+        sessions = islice(msc_personasummary.read_annotated(file), limit)
+        return [utterance for session in sessions for utterance in session]
     utterances = [
         utterance
-        for episode in load_episodes(file, name, limit=limit, on_bad=on_bad)
+        for episode in load_episodes(file, name, limit=limit)
         for utterance in annotated(episode.id, [(t.session or 1, t.speaker, t.text, t.traits) for t in episode.turns])
     ]
     if not utterances:

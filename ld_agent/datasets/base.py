@@ -9,10 +9,6 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from ld_agent.errors import DataFileError
-
-Report = Callable[[DataFileError], None]
-
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -136,9 +132,8 @@ class Loader:
     Attributes:
         recognises: whether a parsed value has this format: the first readable line of a JSON-lines file, or a whole JSON
             document.
-        read: yields the episodes of a file lazily. Each bad record is passed to the report; if that returns, reading
-            continues with the next record.
+        read: yields the episodes of a file lazily; `records.reporting` decides about bad records.
     """
 
     recognises: Callable[[Any], bool]
-    read: Callable[[Path, Report], Iterator[Episode]]
+    read: Callable[[Path], Iterator[Episode]]

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ld_agent.backbones.client_message import client_message
-from ld_agent.datasets.base import Episode, Report, Turn
-from ld_agent.datasets.dating import ANCHOR, spaced
-from ld_agent.datasets.records import Record, UniqueIds, built, json_document, json_lines, text_lines
+from ld_agent.datasets.base import Episode
+from ld_agent.datasets.dating import dated
+from ld_agent.datasets.records import Record, episodes, json_lines, json_list, text_lines
 from ld_agent.errors import InputError
 
 AGENT, USER = "Assistant", "User"
@@ -34,25 +34,19 @@ def recognises(value: Any) -> bool:
     return isinstance(value.get("dialogue"), str) and MARK.match(value["dialogue"].lstrip()) is not None
 
 
-def read(path: Path, report: Report) -> Iterator[Episode]:
+def read(path: Path) -> Iterator[Episode]:
     """Yield one episode per chat. A chat without both roles is a bad record."""
-    unique = UniqueIds()
-    if not next((line for _, line in text_lines(path, report)), "").startswith("["):
-        return built(json_lines(path, report), lambda record: _episode(record, unique), report)
-    chats = enumerate(json_document(path))
-    return built(chats, lambda chat: _episode(Record(chat[1], path, None, f"[{chat[0]}]"), unique), report)
+    listed = next((line for _, line in text_lines(path)), "").startswith("[")
+    return episodes((json_list if listed else json_lines)(path), _episode)
 
 
-def _episode(record: Record, unique: UniqueIds) -> Episode:
+def _episode(record: Record) -> Episode:
     said = list(_said(record))
     speakers = {speaker for speaker, _ in said}
     if AGENT not in speakers or len(speakers) < 2:
         raise record.error("the chat needs utterances of both the user and the assistant")
-    turns = tuple(
-        Turn(speaker, text, at, 1) for (speaker, text), at in zip(said, spaced(ANCHOR, len(said)), strict=True)
-    )
     name = record.values.get("id") or f"{record.path.stem}-{record.line or int(record.where[1:-1]) + 1}"
-    return Episode(unique(str(name)), AGENT, turns, {}, record.source)
+    return Episode(str(name), AGENT, dated(said))
 
 
 def _said(record: Record) -> Iterator[tuple[str, str]]:

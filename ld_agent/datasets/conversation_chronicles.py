@@ -12,9 +12,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ld_agent.datasets.base import Episode, Report, Turn
+from ld_agent.datasets.base import Episode
 from ld_agent.datasets.dating import dated_back
-from ld_agent.datasets.records import Record, UniqueIds, built, json_lines
+from ld_agent.datasets.records import Record, episodes, json_lines
 
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 _UNITS = {
@@ -31,10 +31,9 @@ def recognises(value: Any) -> bool:
     return isinstance(value, dict) and "first_session_dialogue" in value and "dataID" in value
 
 
-def read(path: Path, report: Report) -> Iterator[Episode]:
+def read(path: Path) -> Iterator[Episode]:
     """Yield one episode per line. Empty sessions are skipped; the others keep their numbers."""
-    unique = UniqueIds()
-    return built(json_lines(path, report), lambda record: _episode(record, unique), report)
+    return episodes(json_lines(path), _episode)
 
 
 def interval(text: str) -> timedelta | None:
@@ -47,9 +46,9 @@ def interval(text: str) -> timedelta | None:
     return number * _UNITS[unit]
 
 
-def _episode(record: Record, unique: UniqueIds) -> Episode:
+def _episode(record: Record) -> Episode:
     stated = record.texts("time_interval")
-    sessions: list[tuple[int, list[tuple[str, str]]]] = []
+    sessions: dict[int, list[tuple[str, str]]] = {}
     gaps: list[timedelta] = []
     since = timedelta()
     for number, ordinal in enumerate(_ORDINALS, start=1):
@@ -63,17 +62,11 @@ def _episode(record: Record, unique: UniqueIds) -> Episode:
         if sessions:
             gaps.append(since)
         since = timedelta()
-        sessions.append((number, said))
-    speakers = list(dict.fromkeys(speaker for _, said in sessions for speaker, _ in said))
+        sessions[number] = said
+    speakers = list(dict.fromkeys(speaker for said in sessions.values() for speaker, _ in said))
     if len(speakers) < 2:
         raise record.error(f"the episode has speakers {speakers}; a conversation needs at least two")
-    times = dated_back([len(said) for _, said in sessions], gaps)
-    turns = tuple(
-        Turn(speaker, text, at, number)
-        for (number, said), moments in zip(sessions, times, strict=True)
-        for (speaker, text), at in zip(said, moments, strict=True)
-    )
-    return Episode(unique(record.text("dataID")), speakers[1], turns, {}, record.source)
+    return Episode(record.text("dataID"), speakers[1], dated_back(sessions, gaps))
 
 
 def _said(record: Record, ordinal: str) -> list[tuple[str, str]]:

@@ -7,34 +7,33 @@ default), and the shortest stated gap is "1 hour". With the margin, the default 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+
+from ld_agent.datasets.base import Turn
 
 ANCHOR = datetime(2024, 1, 1, 12, tzinfo=UTC)
 SPACING = timedelta(seconds=30)
 MARGIN = timedelta(seconds=60)
 DEFAULT_GAP = timedelta(days=1)
+Said = Sequence[tuple[str, str]]
+"""Speaker and text of each utterance of a session."""
 
 
-def spaced(start: datetime, count: int) -> list[datetime]:
-    """Return ``count`` times from ``start`` on, `SPACING` apart."""
-    return [start + i * SPACING for i in range(count)]
+def dated(said: Said, start: datetime = ANCHOR, number: int = 1) -> tuple[Turn, ...]:
+    """Return the turns of a session, `SPACING` apart from ``start`` on."""
+    return tuple(Turn(speaker, text, start + i * SPACING, number) for i, (speaker, text) in enumerate(said))
 
 
-def dated_back(counts: Sequence[int], gaps: Sequence[timedelta]) -> list[list[datetime]]:
-    """Date sessions backwards from `ANCHOR`.
+def dated_back(sessions: Mapping[int, Said], gaps: Sequence[timedelta]) -> tuple[Turn, ...]:
+    """Return the turns of sessions, dated backwards from `ANCHOR`.
 
     Args:
-        counts: utterances of each session, oldest session first; each at least 1.
-        gaps: the stated gap after each session but the last; ``len(counts) - 1`` positive values.
-
-    Returns:
-        The times of each session's utterances, oldest session first.
+        sessions: by number, in order; none is empty.
+        gaps: the stated gap after each session but the last; ``len(sessions) - 1`` positive values.
     """
-    times: list[list[datetime]] = []
-    start = ANCHOR
-    for i in reversed(range(len(counts))):
-        if times:
-            start = times[-1][0] - gaps[i] - MARGIN - (counts[i] - 1) * SPACING
-        times.append(spaced(start, counts[i]))
-    return times[::-1]
+    turns: tuple[Turn, ...] = ()
+    for (number, said), gap in reversed([*zip(sessions.items(), [*gaps, timedelta()], strict=True)]):
+        start = turns[0].at - gap - MARGIN - (len(said) - 1) * SPACING if turns else ANCHOR
+        turns = dated(said, start, number) + turns
+    return turns

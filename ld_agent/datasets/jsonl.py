@@ -13,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ld_agent.datasets.base import AnnotatedMemory, Episode, Report, Turn
-from ld_agent.datasets.records import Record, built, json_lines
+from ld_agent.datasets.base import AnnotatedMemory, Episode, Turn
+from ld_agent.datasets.records import Record, Report, built, current_report, json_lines
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.types import iso, utc
 
@@ -26,18 +26,18 @@ def recognises(value: Any) -> bool:
     return isinstance(value, dict) and "agent" in value and ("sessions" in value or "utterances" in value)
 
 
-def read(path: Path, report: Report) -> Iterator[Episode]:
+def read(path: Path) -> Iterator[Episode]:
     """Yield one episode per line. A repeated id makes the second record bad; of a bad part only that is skipped."""
     seen: dict[str, int | None] = {}
 
     def build(record: Record) -> Episode:
-        episode = _episode(record, report)
+        episode = _episode(record)
         if episode.id in seen:
             raise record.error(f"id {episode.id!r} was already used in line {seen[episode.id]}; ids must be unique")
         seen[episode.id] = record.line
         return episode
 
-    return built(json_lines(path, report), build, report)
+    return built(json_lines(path), build)
 
 
 def write_episodes(path: str | Path, episodes: Iterable[Episode]) -> None:
@@ -54,13 +54,13 @@ def write_episodes(path: str | Path, episodes: Iterable[Episode]) -> None:
         raise InputError(f"{path} cannot be written: {exc.strerror}; choose a writable folder") from exc
 
 
-def _episode(record: Record, report: Report) -> Episode:
+def _episode(record: Record) -> Episode:
     _refuse_unknown(record, _KEYS)
     if ("sessions" in record) == ("utterances" in record):
         raise record.error(
             'needs either "sessions" (given boundaries) or "utterances" (split by the gap β), but not both'
         )
-    turns = turns_of(record, report)
+    turns = turns_of(record, current_report())
     if not turns:
         raise record.error("the conversation has no utterances")
     memories = tuple(_memory(memory) for memory in record.records("memories")) if "memories" in record else ()

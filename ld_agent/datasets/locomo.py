@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ld_agent.datasets.base import Episode, Report, Turn
-from ld_agent.datasets.dating import spaced
-from ld_agent.datasets.records import Record, UniqueIds, built, json_document
+from ld_agent.datasets.base import Episode, Turn
+from ld_agent.datasets.dating import dated
+from ld_agent.datasets.records import Record, current_report, episodes, json_list
 from ld_agent.errors import DataFileError
 
 _SESSION = re.compile(r"session_(\d+)")
@@ -29,19 +29,13 @@ def recognises(value: Any) -> bool:
     return isinstance(conversation, dict) and "speaker_a" in conversation
 
 
-def read(path: Path, report: Report) -> Iterator[Episode]:
-    """Yield one episode per list entry, after reading the whole document; of a bad session only that is skipped."""
-    unique = UniqueIds()
-    samples = json_document(path)
-    if not isinstance(samples, list):
-        raise DataFileError(path, None, "a LoCoMo file is a list of conversations")
-    records = (Record({"sample": sample}, path, None, f"[{i}]") for i, sample in enumerate(samples))
-    return built(records, lambda record: _episode(record, unique, report), report)
+def read(path: Path) -> Iterator[Episode]:
+    """Yield one episode per list entry; of a bad session only that is skipped."""
+    return episodes(json_list(path), _episode)
 
 
-def _episode(record: Record, unique: UniqueIds, report: Report) -> Episode:
-    sample = record.record("sample")
-    conversation = sample.record("conversation")
+def _episode(record: Record) -> Episode:
+    conversation = record.record("conversation")
     agent = conversation.text("speaker_b")
     names = (conversation.text("speaker_a"), agent)
     numbers = sorted(int(match.group(1)) for key in conversation.values if (match := _SESSION.fullmatch(key)))
@@ -50,26 +44,23 @@ def _episode(record: Record, unique: UniqueIds, report: Report) -> Episode:
         try:
             turns += _session(conversation, number, names, turns[-1:])
         except DataFileError as exc:
-            report(exc)
+            current_report()(exc)
     if not turns:
         raise conversation.error("the conversation has no utterances")
-    return Episode(unique(sample.text("sample_id")), agent, tuple(turns), {}, record.source)
+    return Episode(record.text("sample_id"), agent, tuple(turns))
 
 
-def _session(conversation: Record, number: int, names: tuple[str, str], before: Sequence[Turn]) -> list[Turn]:
+def _session(conversation: Record, number: int, names: tuple[str, str], before: Sequence[Turn]) -> Sequence[Turn]:
     utterances = conversation.records(f"session_{number}")
     if not utterances:
-        return []
+        return ()
     start = _date(conversation, f"session_{number}_date_time")
     if before and start <= before[-1].at:
         raise conversation.error(f"session_{number} begins at {start}, which is not after the previous session")
-    turns = []
-    for utterance, at in zip(utterances, spaced(start, len(utterances)), strict=True):
-        speaker = utterance.text("speaker")
-        if speaker not in names:
+    for utterance in utterances:
+        if (speaker := utterance.text("speaker")) not in names:
             raise utterance.error(f"speaker {speaker!r} is neither {names[0]} nor {names[1]}")
-        turns.append(Turn(speaker, _text(utterance), at, number))
-    return turns
+    return dated([(utterance.text("speaker"), _text(utterance)) for utterance in utterances], start, number)
 
 
 def _text(utterance: Record) -> str:

@@ -11,9 +11,9 @@ from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
 
-from ld_agent.datasets.base import Episode, Report, Turn
-from ld_agent.datasets.dating import spaced
-from ld_agent.datasets.records import Record, UniqueIds, built, json_document
+from ld_agent.datasets.base import Episode, Turn
+from ld_agent.datasets.dating import dated
+from ld_agent.datasets.records import Record, episodes, json_document
 
 AGENT = "Assistant"
 
@@ -24,15 +24,13 @@ def recognises(value: Any) -> bool:
     )
 
 
-def read(path: Path, report: Report) -> Iterator[Episode]:
+def read(path: Path) -> Iterator[Episode]:
     """Yield one episode per user, with the name as its id, after reading the whole document."""
-    unique = UniqueIds()
-    users = Record(json_document(path), path, None)
-    records = (Record({"name": name, "user": user}, path, None, f"[{name!r}]") for name, user in users.values.items())
-    return built(records, lambda record: _episode(record, unique), report)
+    users = Record(json_document(path), path, None).values.items()
+    return episodes((Record({"name": name, "user": user}, path, None, f"[{name!r}]") for name, user in users), _episode)
 
 
-def _episode(record: Record, unique: UniqueIds) -> Episode:
+def _episode(record: Record) -> Episode:
     name = record.text("name").strip()
     user = record.record("user")
     history = user.record("history")
@@ -42,11 +40,10 @@ def _episode(record: Record, unique: UniqueIds) -> Episode:
         exchanges = history.records(day)
         texts = [(who, e.text(key).strip()) for e in exchanges for who, key in ((name, "query"), (AGENT, "response"))]
         number += bool(texts)
-        times = spaced(_noon(history, day), len(texts))
-        turns += [Turn(who, text, at, number) for (who, text), at in zip(texts, times, strict=True)]
+        turns += dated(texts, _noon(history, day), number)
     if not turns:
         raise record.error("the user has no chats")
-    return Episode(unique(name), AGENT, tuple(turns), _personas(name, user), record.source)
+    return Episode(name, AGENT, tuple(turns), _personas(name, user))
 
 
 def _noon(history: Record, day: str) -> datetime:

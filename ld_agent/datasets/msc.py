@@ -14,9 +14,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ld_agent.datasets.base import AnnotatedMemory, Episode, Report, Turn
+from ld_agent.datasets.base import AnnotatedMemory, Episode
 from ld_agent.datasets.dating import dated_back
-from ld_agent.datasets.records import Record, UniqueIds, built, json_lines
+from ld_agent.datasets.records import Record, episodes, json_lines
 
 SPEAKERS = ("Speaker 1", "Speaker 2")
 AGENT = SPEAKERS[1]
@@ -29,10 +29,9 @@ def recognises(value: Any) -> bool:
     return isinstance(value, dict) and "dialog" in value and "previous_dialogs" in value
 
 
-def read(path: Path, report: Report) -> Iterator[Episode]:
+def read(path: Path) -> Iterator[Episode]:
     """Yield one episode per line: the earlier sessions and the current one, numbered from 1."""
-    unique = UniqueIds()
-    return built(json_lines(path, report), lambda record: _episode(record, unique), report)
+    return episodes(json_lines(path), _episode)
 
 
 def duration(text: str) -> timedelta | None:
@@ -41,26 +40,27 @@ def duration(text: str) -> timedelta | None:
     return timedelta(seconds=seconds) if seconds else None
 
 
-def speakers_of(utterances: list[Record], names: dict[str, str]) -> list[str]:
-    """Return the speaker of each utterance of a session.
+def said_in(holder: Record, names: dict[str, str]) -> list[tuple[str, str]]:
+    """Return speaker and text of each utterance of a session.
 
     ``names`` maps the corpus's ids to speakers. An utterance without an id, or with an annotator's number as its id,
     goes to whoever is next, beginning with "Speaker 1".
 
     Raises:
-        DataFileError: an id is neither known nor a number.
+        DataFileError: there are none, or an id is neither known nor a number.
     """
-    speakers: list[str] = []
-    for utterance in utterances:
-        next_speaker = SPEAKERS[1] if speakers and speakers[-1] == SPEAKERS[0] else SPEAKERS[0]
+    said: list[tuple[str, str]] = []
+    for utterance in holder.records("dialog"):
+        speaker = SPEAKERS[1] if said and said[-1][0] == SPEAKERS[0] else SPEAKERS[0]
         given = utterance.values.get("id")
-        if given is None or str(given).isdigit():
-            speakers.append(next_speaker)
-        elif isinstance(given, str) and given in names:
-            speakers.append(names[given])
-        else:
+        if isinstance(given, str) and given in names:
+            speaker = names[given]
+        elif given is not None and not str(given).isdigit():
             raise utterance.error(f"id {given!r} is not one of {', '.join(names)}")
-    return speakers
+        said.append((speaker, utterance.text("text").strip()))
+    if not said:
+        raise holder.error("dialog has no utterances")
+    return said
 
 
 def personas_of(record: Record, key: str) -> dict[str, tuple[str, ...]]:
@@ -74,24 +74,18 @@ def personas_of(record: Record, key: str) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _episode(record: Record, unique: UniqueIds) -> Episode:
+def _episode(record: Record) -> Episode:
     earlier = record.records("previous_dialogs")
-    sessions = [holder.records("dialog") for holder in [*earlier, record]]
-    for number, session in enumerate(sessions, start=1):
-        if not session:
-            raise record.error(f"session {number} has no utterances")
-    times = dated_back([len(session) for session in sessions], _gaps(earlier))
-    turns = []
-    for number, (session, at) in enumerate(zip(sessions, times, strict=True), start=1):
-        speakers = speakers_of(session, {name: name for name in SPEAKERS})
-        for utterance, speaker, moment in zip(session, speakers, at, strict=True):
-            turns.append(Turn(speaker, utterance.text("text").strip(), moment, number))
+    names = {name: name for name in SPEAKERS}
+    sessions = {number: said_in(holder, names) for number, holder in enumerate([*earlier, record], 1)}
+    turns = dated_back(sessions, _gaps(earlier))
     personas = personas_of(record, "personas")
+    ends = {turn.session: turn.at for turn in turns}.values()
     memories = tuple(
-        AnnotatedMemory(at[-1], facts) for at, facts in zip(times, _memories(earlier, personas), strict=False)
+        AnnotatedMemory(end, facts) for end, facts in zip(ends, _memories(earlier, personas), strict=False)
     )
     name = record.record("metadata").text("initial_data_id")
-    return Episode(unique(name), AGENT, tuple(turns), personas, record.source, memories)
+    return Episode(name, AGENT, turns, personas, memories=memories)
 
 
 def _memories(earlier: list[Record], known: dict[str, tuple[str, ...]]) -> Iterator[dict[str, tuple[str, ...]]]:

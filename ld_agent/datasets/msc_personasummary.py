@@ -12,17 +12,19 @@ annotator's original wording in `problem_data` instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ld_agent.datasets.base import AnnotatedUtterance, Episode, Report, Turn, annotated
+from ld_agent.datasets.base import AnnotatedUtterance, Episode, annotated
 from ld_agent.datasets.dating import DEFAULT_GAP, dated_back
-from ld_agent.datasets.msc import AGENT, SPEAKERS, duration, personas_of, speakers_of
-from ld_agent.datasets.records import Record, UniqueIds, built, json_lines
+from ld_agent.datasets.msc import AGENT, SPEAKERS, duration, personas_of, said_in
+from ld_agent.datasets.records import Record, built, episodes, json_lines, unique_ids
 from ld_agent.errors import InputError
 
+ID = "initial_data_id"
 _NAMES = {"bot_0": SPEAKERS[0], "bot_1": SPEAKERS[1]}
 _ABBREVIATION = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|St)\.|\b(?:[A-Z]\.){2,}")
 _SENTENCE_END = re.compile(
@@ -31,10 +33,10 @@ _SENTENCE_END = re.compile(
 
 
 def recognises(value: Any) -> bool:
-    return isinstance(value, dict) and "dialog" in value and "initial_data_id" in value
+    return isinstance(value, dict) and "dialog" in value and ID in value
 
 
-def read(path: Path, report: Report) -> Iterator[Episode]:
+def read(path: Path) -> Iterator[Episode]:
     """Yield one episode per line, joined with its earlier sessions.
 
     A file outside a ``session_N`` folder is read alone, as session 1.
@@ -42,15 +44,19 @@ def read(path: Path, report: Report) -> Iterator[Episode]:
     Raises:
         InputError: a sibling folder lacks the file.
     """
-    earlier = [_Sibling(sibling, report) for sibling in _siblings(path)]
-    unique = UniqueIds()
-    return built(json_lines(path, report), lambda record: _episode(record, earlier, unique), report)
+    earlier = {sibling: {str(r.values.get(ID)): r for r in json_lines(sibling)} for sibling in _siblings(path)}
+    return episodes(json_lines(path), lambda record: _episode(record, earlier))
 
 
-def read_annotated(path: Path, report: Report) -> Iterator[list[AnnotatedUtterance]]:
+def read_annotated(path: Path) -> Iterator[list[AnnotatedUtterance]]:
     """Yield the utterances of each session of one file, without joining earlier ones."""
-    number, unique = _session_number(path) or 1, UniqueIds()
-    return built(json_lines(path, report), lambda record: _annotated(record, number, unique), report)
+    number, unique = _session_number(path) or 1, unique_ids()
+
+    def utterances(record: Record) -> list[AnnotatedUtterance]:
+        said = zip(said_in(record, _NAMES), _traits(record), strict=True)
+        return list(annotated(unique(record.text(ID)), [(number, *one, traits) for one, traits in said]))
+
+    return built(json_lines(path), utterances)
 
 
 def traits_of(utterance: Record) -> tuple[str, ...]:
@@ -65,52 +71,22 @@ def traits_of(utterance: Record) -> tuple[str, ...]:
     return tuple(sentence for sentence in sentences if any(character.isalnum() for character in sentence))
 
 
-class _Sibling:
-    """The file of an earlier session, read lazily as far as its records are requested."""
-
-    def __init__(self, path: Path, report: Report) -> None:
-        self.path = path
-        self._records = json_lines(path, report)
-        self._passed: dict[str, Record] = {}
-
-    def session(self, name: str) -> Record | None:
-        while name not in self._passed:
-            record = next(self._records, None)
-            if record is None:
-                return None
-            self._passed.setdefault(str(record.values.get("initial_data_id")), record)
-        return self._passed.pop(name)
-
-
-def _episode(record: Record, earlier: list[_Sibling], unique: UniqueIds) -> Episode:
-    name = record.text("initial_data_id")
-    records = []
-    for sibling in earlier:
-        joined = sibling.session(name)
-        if joined is None:
-            raise record.error(f"initial_data_id {name!r} has no readable record in {sibling.path}")
-        records.append(joined)
-    records.append(record)
-    sessions = [_utterances(holder) for holder in records]
-    times = dated_back([len(session) for session in sessions], [_gap_after(holder) for holder in records[:-1]])
-    turns = []
-    for number, (session, at) in enumerate(zip(sessions, times, strict=True), start=1):
-        for (utterance, speaker), moment in zip(session, at, strict=True):
-            turns.append(Turn(speaker, utterance.text("text").strip(), moment, number, traits_of(utterance)))
+def _episode(record: Record, earlier: Mapping[Path, Mapping[str, Record]]) -> Episode:
+    name = record.text(ID)
+    for sibling, by_id in earlier.items():
+        if name not in by_id:
+            raise record.error(f"{ID} {name!r} has no readable record in {sibling}")
+    records = [*(by_id[name] for by_id in earlier.values()), record]
+    sessions = {number: said_in(holder, _NAMES) for number, holder in enumerate(records, 1)}
+    turns = dated_back(sessions, [_gap_after(holder) for holder in records[:-1]])
+    traits = [revealed for holder in records for revealed in _traits(holder)]
+    turns = tuple(replace(turn, traits=of_turn) for turn, of_turn in zip(turns, traits, strict=True))
     personas = personas_of(record.record("init_personachat"), "init_personas") if "init_personachat" in record else {}
-    return Episode(unique(name), AGENT, tuple(turns), personas, record.source)
+    return Episode(name, AGENT, turns, personas)
 
 
-def _annotated(record: Record, session: int, unique: UniqueIds) -> list[AnnotatedUtterance]:
-    said = [(session, speaker, u.text("text").strip(), traits_of(u)) for u, speaker in _utterances(record)]
-    return list(annotated(unique(record.text("initial_data_id")), said))
-
-
-def _utterances(record: Record) -> list[tuple[Record, str]]:
-    utterances = record.records("dialog")
-    if not utterances:
-        raise record.error("dialog has no utterances")
-    return list(zip(utterances, speakers_of(utterances, _NAMES), strict=True))
+def _traits(holder: Record) -> list[tuple[str, ...]]:
+    return [traits_of(utterance) for utterance in holder.records("dialog")]
 
 
 def _gap_after(record: Record) -> timedelta:

@@ -7,17 +7,20 @@ string may contain other Unicode line separators.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ld_agent.datasets.base import Report
+from ld_agent.datasets.base import Episode
 from ld_agent.errors import DataFileError, InputError
 
 Built = TypeVar("Built")
 Given = TypeVar("Given")
+Report = Callable[[DataFileError], None]
 
 
 class Record:
@@ -84,12 +87,16 @@ class Record:
         return value
 
 
-def json_lines(path: Path, report: Report) -> Iterator[Record]:
+def json_lines(path: Path, report: Report | None = None) -> Iterator[Record]:
     """Yield one record per line, skipping blank lines; report lines that are not a JSON object.
+
+    Args:
+        report: what is done with a bad line; None: what `current_report` says.
 
     Raises:
         InputError: the file cannot be opened.
     """
+    report = report or current_report()
     for number, line in text_lines(path, report):
         try:
             yield Record(parse_json(line, path, number), path, number)
@@ -97,8 +104,21 @@ def json_lines(path: Path, report: Report) -> Iterator[Record]:
             report(exc)
 
 
-def text_lines(path: Path, report: Report) -> Iterator[tuple[int, str]]:
+def json_list(path: Path, key: str = "") -> Iterator[Record]:
+    """Yield one record per element of a JSON list, after reading the whole file.
+
+    Args:
+        key: under which each element stands in its record; "": the element is the record.
+    """
+    values = json_document(path)
+    if not isinstance(values, list):
+        raise DataFileError(path, None, "is not a list of conversations")
+    return built(enumerate(values), lambda item: Record({key: item[1]} if key else item[1], path, None, f"[{item[0]}]"))
+
+
+def text_lines(path: Path, report: Report | None = None) -> Iterator[tuple[int, str]]:
     """Yield the non-blank lines with their numbers, from 1; report lines that are not UTF-8."""
+    report = report or current_report()
     try:
         with path.open("rb") as file:
             for number, raw in enumerate(file, start=1):
@@ -140,8 +160,9 @@ def parse_json(text: str, path: Path, line: int | None) -> Any:
         raise DataFileError(path, line, f"unreadable JSON: {exc}; fix or remove the record") from exc
 
 
-def built(records: Iterable[Given], build: Callable[[Given], Built], report: Report) -> Iterator[Built]:
+def built(records: Iterable[Given], build: Callable[[Given], Built]) -> Iterator[Built]:
     """Yield ``build(record)`` for each record; report records that it rejects."""
+    report = current_report()
     for record in records:
         try:
             value = build(record)
@@ -160,7 +181,7 @@ _REPORT: ContextVar[Report] = ContextVar("report", default=raise_bad)
 
 
 def current_report() -> Report:
-    """What loaders do with a bad record unless their caller says so: stop there, or what `reporting` names."""
+    """What is done with a bad record: raise its error, or what `reporting` names."""
     return _REPORT.get()
 
 
@@ -174,15 +195,22 @@ def reporting(report: Report) -> Iterator[None]:
         _REPORT.reset(token)
 
 
-class UniqueIds:
-    """Make repeated ids unique by numbering them in file order ("valid_7", "valid_7#2")."""
+def unique_ids() -> Callable[[str], str]:
+    """Return a function that numbers repeated ids in file order ("valid_7", "valid_7#2")."""
+    seen: Counter[str] = Counter()
 
-    def __init__(self) -> None:
-        self._seen: dict[str, int] = {}
+    def unique(name: str) -> str:
+        seen[name] += 1
+        return name if seen[name] == 1 else f"{name}#{seen[name]}"
 
-    def __call__(self, name: str) -> str:
-        self._seen[name] = self._seen.get(name, 0) + 1
-        return name if self._seen[name] == 1 else f"{name}#{self._seen[name]}"
+    return unique
+
+
+def episodes(records: Iterable[Record], build: Callable[[Record], Episode]) -> Iterator[Episode]:
+    """Yield the episode of each record, with its source; repeated ids are numbered."""
+    unique = unique_ids()
+    for episode in built(records, lambda record: replace(build(record), source=record.source)):
+        yield replace(episode, id=unique(episode.id))
 
 
 def _kind(value: Any) -> str:

@@ -9,21 +9,22 @@ for the answer, which is the reference. Which utterance an utterance answers is 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ld_agent.datasets.base import Episode, Report, Turn
-from ld_agent.datasets.dating import ANCHOR, spaced
-from ld_agent.datasets.records import Record, built, json_lines
+from ld_agent.datasets.base import Episode
+from ld_agent.datasets.dating import dated
+from ld_agent.datasets.records import Record, episodes, json_lines
 
 
 def recognises(value: Any) -> bool:
     return isinstance(value, dict) and "ctx_spk" in value and "ans_spk" in value
 
 
-def read(path: Path, report: Report) -> Iterator[Episode]:
+def read(path: Path) -> Iterator[Episode]:
     """Yield one episode per line."""
-    return built(json_lines(path, report), _episode, report)
+    return episodes(json_lines(path), _episode)
 
 
 def _episode(record: Record) -> Episode:
@@ -37,14 +38,12 @@ def _episode(record: Record) -> Episode:
     addressed = record.items("ctx_adr") if "ctx_adr" in record else [-1] * (len(texts) - 1)
     if len(addressed) != len(texts) - 1 or not all(isinstance(number, int) for number in addressed):
         raise record.error(f"ctx_adr is {addressed}; it needs a number for each of {len(texts) - 1} utterances")
-    said = [f"@Speaker {to} {text}" if to >= 0 else text for to, text in zip([*addressed, -1], texts, strict=True)]
-    times = spaced(ANCHOR, len(texts))
-    turns = tuple(
-        Turn(f"Speaker {number}", text.strip(), at, 1, answers=answered.get(place))
-        for place, (number, text, at) in enumerate(zip(numbers, said, times, strict=True))
-    )
-    name = f"{record.path.stem}-{record.line}"
-    return Episode(name, turns[-1].speaker, turns, {}, record.source, answer_only=True)
+    said = [
+        (f"Speaker {number}", (f"@Speaker {to} {text}" if to >= 0 else text).strip())
+        for number, to, text in zip(numbers, [*addressed, -1], texts, strict=True)
+    ]
+    turns = tuple(replace(turn, answers=answered.get(place)) for place, turn in enumerate(dated(said)))
+    return Episode(f"{record.path.stem}-{record.line}", turns[-1].speaker, turns, answer_only=True)
 
 
 def _answered(record: Record, turns: int) -> dict[int, int]:

@@ -12,6 +12,7 @@ import pytest
 
 from ld_agent.datasets import load_dialogues, load_episodes
 from ld_agent.datasets.conversation_chronicles import interval
+from ld_agent.datasets.records import reporting
 from ld_agent.errors import DataFileError, InputError
 
 
@@ -46,7 +47,8 @@ def test_locomo_errors_name_the_problem_and_lose_no_other_session(
     with pytest.raises(DataFileError, match=message):
         load_episodes(tmp_path / "l.json")
     bad: list[DataFileError] = []
-    episodes = load_episodes(tmp_path / "l.json", on_bad=bad.append)
+    with reporting(bad.append):
+        episodes = load_episodes(tmp_path / "l.json")
     assert sorted({turn.session for episode in episodes for turn in episode.turns}) == kept
     assert re.search(message, str(bad[0]))
 
@@ -96,10 +98,12 @@ def test_dialogsum_errors_name_the_line(samples: Path, tmp_path: Path) -> None:
     ]
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     bad: list[DataFileError] = []
-    assert len(load_dialogues(path, on_bad=bad.append)) == 1
+    with reporting(bad.append):
+        assert len(load_dialogues(path)) == 1
     assert [error.line for error in bad] == [1, 3]
     bad.clear()
-    assert len(load_episodes(path, on_bad=bad.append)) == 1
+    with reporting(bad.append):
+        assert len(load_episodes(path)) == 1
     assert [error.line for error in bad] == [1, 2]
 
 

@@ -121,7 +121,8 @@ def test_a_repeated_id_makes_the_second_record_bad(tmp_path: Path) -> None:
     path = tmp_path / "conversations.jsonl"
     path.write_text(f"{json.dumps(line())}\n\n{json.dumps(line())}\n", encoding="utf-8")
     bad: list[DataFileError] = []
-    assert len(load_episodes(path, on_bad=bad.append)) == 1
+    with reporting(bad.append):
+        assert len(load_episodes(path)) == 1
     assert [str(error) for error in bad] == [f"{path}, line 3: id 'a' was already used in line 1; ids must be unique"]
 
 

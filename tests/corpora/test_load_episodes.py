@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ld_agent.datasets import LOADERS, load_episodes
+from ld_agent.datasets.records import reporting
 from ld_agent.errors import DataFileError, InputError
 
 # sample file, format, episodes, utterances, agent of the first
@@ -62,7 +63,8 @@ def test_reading_stops_at_the_limit(samples: Path, tmp_path: Path) -> None:
     path = tmp_path / "part.txt"
     path.write_text("\n".join([*good, "{broken"]), encoding="utf-8")
     bad: list[DataFileError] = []
-    assert len(load_episodes(path, limit=2, on_bad=bad.append)) == 2
+    with reporting(bad.append):
+        assert len(load_episodes(path, limit=2)) == 2
     assert bad == []
     assert load_episodes(path, limit=0) == []
     with pytest.raises(DataFileError, match=r"part\.txt, line 3: invalid JSON"):
@@ -79,7 +81,8 @@ def test_bad_records_are_reported_and_skipped(samples: Path, tmp_path: Path) -> 
     lines = [b"{broken", b"\xff\xfe", b"", json.dumps(malformed).encode(), b'["a"]', second.encode()]
     path.write_bytes(b"\n".join(lines))
     bad: list[DataFileError] = []
-    (episode,) = load_episodes(path, on_bad=bad.append)
+    with reporting(bad.append):
+        (episode,) = load_episodes(path)
     assert (episode.id, episode.source) == ("sample_1", "mixed.txt:6")
     assert [error.line for error in bad] == [1, 2, 4, 5]
     assert str(bad[2]) == f"{path}, line 4: previous_dialogs[1].dialog[2]: text is the number 7, not text"

@@ -12,6 +12,7 @@ import pytest
 from ld_agent.datasets import Episode, load_annotated_utterances, load_episodes
 from ld_agent.datasets.dating import ANCHOR
 from ld_agent.datasets.msc import duration
+from ld_agent.datasets.records import reporting
 from ld_agent.errors import DataFileError, InputError
 
 
@@ -104,7 +105,8 @@ def test_a_broken_sibling_record_drops_only_its_episode(samples: Path, tmp_path:
     lines = sibling.read_text(encoding="utf-8").splitlines()
     sibling.write_text("\n".join([lines[0], lines[1][:50]]), encoding="utf-8")
     bad: list[DataFileError] = []
-    (episode,) = load_episodes(tmp_path / "corpus", on_bad=bad.append)
+    with reporting(bad.append):
+        (episode,) = load_episodes(tmp_path / "corpus")
     assert episode.id == "sample_1"
     assert (bad[0].path, bad[0].line) == (str(sibling), 2)
     assert "'sample_0' has no readable record in" in str(bad[1])

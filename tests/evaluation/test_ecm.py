@@ -384,15 +384,12 @@ def test_a_corpus_without_annotations_is_rejected(tmp_path: Path):
 # ---- the commands, from source dialogues to the paper's table
 
 
-def test_from_dialogues_to_the_table_by_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    command = CommandLine(monkeypatch, capsys)
+def test_from_dialogues_to_the_table_by_command(tmp_path: Path, command_line: CommandLine):
     source, benchmark, runs, labels = (tmp_path / name for name in ("data.jsonl", "ecm.jsonl", "runs", "labels.jsonl"))
     line = json.loads(conversation_line("c1")) | {"personas": {"Ann": ["I keep bees.", "I have a garden."]}}
     source.write_text(json.dumps(line) + "\n")
     builder = scripted_config(tmp_path, builder=["Question: What do I keep?\nAnswer: You keep bees.", "nothing"])
-    ran = command("ecm", "build", "knowledge", "--from", source, "--out", benchmark, "-c", builder, "--json")
+    ran = command_line("ecm", "build", "knowledge", "--from", source, "--out", benchmark, "-c", builder, "--json")
     assert json.loads(ran.out) == {
         "benchmark": "knowledge",
         "samples": 1,
@@ -400,7 +397,7 @@ def test_from_dialogues_to_the_table_by_command(
         "dropped": {"no question and answer": 1},
     }
     answering = scripted_config(tmp_path, generator="You keep bees.", judge=["2"])
-    ran = command(
+    ran = command_line(
         "ecm",
         "run",
         benchmark,
@@ -415,35 +412,33 @@ def test_from_dialogues_to_the_table_by_command(
     )
     assert ran.code == 0
     assert json.loads(ran.out)["rouge_1"] == 1
-    assert json.loads(command("judge", "score", runs / "none", "-c", answering, "--json").out)["score"] == 2
+    assert json.loads(command_line("judge", "score", runs / "none", "-c", answering, "--json").out)["score"] == 2
     labels.write_text('{"key": "c1/1", "label": 2}\n')
-    agreed = json.loads(command("judge", "agree", runs / "none" / "judge-score.jsonl", labels, "--json").out)
+    agreed = json.loads(command_line("judge", "agree", runs / "none" / "judge-score.jsonl", labels, "--json").out)
     assert agreed["aspects"][""] | {"accuracy": 1, "cohen": None, "rated_by_all": 1} == agreed["aspects"][""]
     copytree(runs / "none", runs / "again")
     labels.write_text(
         "".join(f'{{"run": "{run}", "key": "c1/1", "label": {n}}}\n' for n, run in enumerate(("none", "again"), 1))
     )
     pooled = [runs / run / "judge-score.jsonl" for run in ("none", "again")]
-    agreed = json.loads(command("judge", "agree", *pooled, labels, "--json").out)
+    agreed = json.loads(command_line("judge", "agree", *pooled, labels, "--json").out)
     assert [agreed["aspects"][""][name] for name in ("rated_by_all", "accuracy")] == [2, 0.5]
     rmtree(runs / "again")
-    ran = command("tables", "ecm-4", "--from", runs)
+    ran = command_line("tables", "ecm-4", "--from", runs)
     assert re.search(r"\*\*ours: No memory .*\| \*\*2\.00\*\* \| \*\*100\.00\*\* \| \*\*100\.00\*\* \|", ran.out)
     labels.write_text('{"key": "c9/1", "label": 2}\n')
-    ran = command("judge", "agree", runs / "none" / "judge-score.jsonl", labels)
+    ran = command_line("judge", "agree", runs / "none" / "judge-score.jsonl", labels)
     assert ran.code == 1
     assert "no case has both a verdict and a label" in ran.err
-    ran = command("judge", "compare", runs / "none", runs / "none", "-c", answering)
+    ran = command_line("judge", "compare", runs / "none", runs / "none", "-c", answering)
     assert (ran.code, len(ran.err.splitlines())) == (1, 1)
     assert "are the same; give different runs" in ran.err
 
 
-def test_a_model_without_usable_output_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_a_model_without_usable_output_is_reported(tmp_path: Path, command_line: CommandLine):
     requests, out = tmp_path / "requests.txt", tmp_path / "out.jsonl"
     requests.write_text("How do I bake bread?\n")
     config = scripted_config(tmp_path, builder="How do I bake bread?")
-    ran = CommandLine(monkeypatch, capsys)("ecm", "build", "feedback", "--from", requests, "--out", out, "-c", config)
+    ran = command_line("ecm", "build", "feedback", "--from", requests, "--out", out, "-c", config)
     assert (ran.code, out.exists()) == (1, False)
     assert "made no samples from 1 sources (no similar request 1×)" in ran.err

@@ -24,11 +24,6 @@ PERSONAS = SAMPLES / "msc_personasummary" / "session_2" / "valid.txt"  # 9 utter
 
 
 @pytest.fixture
-def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(monkeypatch, capsys)
-
-
-@pytest.fixture
 def silent(tmp_path: Path) -> Path:
     """An extractor that never finds a trait."""
     return scripted_config(tmp_path, extractor="NO_TRAIT")
@@ -79,19 +74,6 @@ def test_configs_are_compared_and_stored_separately(
     assert "rouge_l_traits" in shown.out
 
 
-def test_predictions_of_another_config_are_rejected(
-    command_line: CommandLine, silent: Path, eager: Path, tmp_path: Path
-):
-    out = tmp_path / "run"
-    assert command_line("eval", "extraction", PERSONAS, "-c", silent, "--out", out).code == 0
-    ran = command_line("eval", "extraction", PERSONAS, "-c", eager, "--out", out, "--json")
-    assert (ran.code, ran.out) == (1, "")
-    assert "backbone.script.extractor" in ran.err
-    assert "--overwrite" in ran.err
-    ran = command_line("eval", "summary", SAMPLES / "dialogsum.jsonl", "-c", silent, "--out", out)
-    assert "eval extraction, not eval summary" in ran.err
-
-
 def test_unfinished_runs_are_not_scored_silently(command_line: CommandLine, silent: Path, tmp_path: Path):
     out = tmp_path / "run"
     command_line("eval", "extraction", PERSONAS, "-c", silent, "--out", out)
@@ -111,7 +93,7 @@ def test_data_without_references_is_rejected(command_line: CommandLine, silent: 
     ran = command_line("eval", "extraction", bare, "-c", silent, "--json")
     assert (ran.code, ran.out) == (1, "")
     assert "has no trait annotations" in ran.err
-    for kind in ("extraction", "summary", "response"):
+    for kind in ("extraction", "summary", "response", "retrieval", "questions", "memory"):
         ran = command_line("eval", kind, tmp_path / "nowhere.txt", "-c", silent)
         assert (ran.code, ran.out) == (1, "")
         assert "nowhere.txt" in ran.err

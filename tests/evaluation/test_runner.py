@@ -123,6 +123,10 @@ def test_another_configuration_is_rejected_with_the_difference(tmp_path: Path, d
     store = Config().store.model_copy(update={"path": "other.db"})
     elsewhere = grounded(True).model_copy(update={"store": store})
     perform(Shouting(), elsewhere, "plain", data=data, out=out, limit=None)
+    other = Shouting()
+    other.name = "summary"
+    with pytest.raises(InputError, match="eval extraction, not eval summary"):
+        perform(other, grounded(True), "plain", data=data, out=out, limit=None)
     data.write_text("other data\n", encoding="utf-8")
     with pytest.raises(InputError, match="other data"):
         perform(Shouting(), grounded(True), "plain", data=data, out=out, limit=None)

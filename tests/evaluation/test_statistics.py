@@ -56,21 +56,18 @@ def test_a_benchmark_by_sample(tmp_path: Path):
     assert (found["samples"], found["sessions"], found["utterances"], found["questions"]) == (2, 1.5, 2.5, 2)
 
 
-def test_the_tables_of_statistics_are_filled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    command = CommandLine(monkeypatch, capsys)
+def test_the_tables_of_statistics_are_filled(tmp_path: Path, command_line: CommandLine):
     msc = SAMPLES / "msc_session_3.txt"
-    ran = command("statistics", msc, SAMPLES / "carecall.json", "--out", tmp_path / "statistics", "--json")
+    ran = command_line("statistics", msc, SAMPLES / "carecall.json", "--out", tmp_path / "statistics", "--json")
     first, second = json.loads(ran.out)["statistics"]
-    table = command("tables", "a10", "--from", tmp_path).out
+    table = command_line("tables", "a10", "--from", tmp_path).out
     of_3 = first["by_session"]["3"]
     row = " | ".join(f"**{value}**" for value in (of_3["dialogues"], of_3["utterances"], f"{of_3['mean_length']:.2f}"))
     assert f"ours: Session 3 (samples/msc_session_3.txt)** | {row}" in table
     assert "ours: Session 5, not run" in table  # the sample has three sessions
     assert "lengths in words" in table
-    assert f"| **{second['by_session']['2']['utterances']}** |" in command("tables", "a11", "--from", tmp_path).out
-    assert "utterances" in command("statistics", msc).out
+    assert f"| **{second['by_session']['2']['utterances']}** |" in command_line("tables", "a11", "--from", tmp_path).out
+    assert "utterances" in command_line("statistics", msc).out
 
 
 def test_a_file_that_is_not_figures_is_left_out_and_named(tmp_path: Path):

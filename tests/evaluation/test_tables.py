@@ -403,17 +403,14 @@ def test_a_models_name_is_shown_without_its_place():
     assert short_name("Qwen/Qwen3-0.6B") == "Qwen3-0.6B"
 
 
-def test_the_command_prints_the_table_and_what_it_skipped(
-    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    command = CommandLine(monkeypatch, capsys)
+def test_the_command_prints_the_table_and_what_it_skipped(tmp_path: Path, data: Path, command_line: CommandLine):
     make_run(tmp_path / "runs" / "half", data, wanted=2)
     make_run(tmp_path / "runs" / "whole", data)
-    ran = command("tables", "ld-agent-1", "--from", tmp_path / "runs")
+    ran = command_line("tables", "ld-agent-1", "--from", tmp_path / "runs")
     assert ran.code == 0
     assert re.search(r"ours: .*\[LDA\\\]\*\* \| \*\*100\.00\*\*", ran.out)
     assert "half is unfinished" in ran.err
-    ran = command("tables", "nonsense", "--from", tmp_path / "runs")
+    ran = command_line("tables", "nonsense", "--from", tmp_path / "runs")
     assert (ran.code, ran.out) == (1, "")
     assert "the tables are ld-agent-1" in ran.err
     assert len(ran.err.splitlines()) == 1

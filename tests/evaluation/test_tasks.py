@@ -54,7 +54,7 @@ def figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
 
 
 def test_one_entry_is_all_that_another_task_needs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
 ):
     from ld_agent.cli import evaluate
 
@@ -70,7 +70,6 @@ def test_one_entry_is_all_that_another_task_needs(
     monkeypatch.setitem(cast(dict[str, TaskEntry], TASKS), "echo", entry)
     monkeypatch.setattr(evaluate.app, "registered_commands", [*evaluate.app.registered_commands])
     evaluate.app.command("echo")(command_of(entry))
-    command_line = CommandLine(monkeypatch, capsys)
     data = tmp_path / "lines.txt"
     data.write_text("ab\nabcd\n")
     given = ("eval", "echo", data, "-c", scripted_config(tmp_path), "--times", "2", "--loud", "--out", tmp_path / "run")

@@ -14,7 +14,7 @@ from training_parts import Commands, Ran
 from ld_agent.backbones import ScriptedBackbone
 from ld_agent.config import Config, load_config
 from ld_agent.datasets import load_annotated_utterances, load_dialogues, load_episodes
-from ld_agent.datasets.naming import named_dialogue
+from ld_agent.datasets.dialogsum import named_dialogue
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.files import shipped_path
 from ld_agent.modules.base import Models

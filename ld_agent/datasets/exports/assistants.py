@@ -20,9 +20,7 @@ from ld_agent.datasets.exports.message import (
     UNDATED,
     UNREADABLE,
     Message,
-    branch,
     joined,
-    last_leaf,
     media,
     moment_of,
     objects,
@@ -36,15 +34,8 @@ Said = tuple[str, str, str, Any]
 
 def chatgpt(part: Part) -> Iterator[Message]:
     """``conversations.json``: the nodes up to ``current_node``."""
-
-    def parent(node: Mapping[str, Any]) -> str:
-        return text_at(node, "parent")
-
     for talk in _talks(part):
-        nodes = _mapping(talk.get("mapping"))
-        leaf = text_at(talk, "current_node")
-        path = branch(nodes, leaf if leaf in nodes else last_leaf(nodes, parent), parent)
-        _count_branches(part.export, len(nodes), len(path))
+        path = _branch(part.export, _mapping(talk.get("mapping")), "parent", text_at(talk, "current_node"))
         said = [(name, node["message"]) for name, node in path if isinstance(node.get("message"), Mapping)]
         yield from _messages(part.export, talk, (_of_chatgpt(name, message) for name, message in said))
 
@@ -76,19 +67,9 @@ def _part_of_chatgpt(part: Any) -> str:
 
 def claude(part: Part) -> Iterator[Message]:
     """``conversations.json``: the text blocks; with parents, along the branch that the last message ends."""
-
-    def parent(message: Mapping[str, Any]) -> str:
-        return text_at(message, "parent_message_uuid")
-
     for talk in _talks(part):
-        messages = objects(talk.get("chat_messages"))
-        nodes = {text_at(m, "uuid", "id") or str(n): m for n, m in enumerate(messages)}
-        if any(parent(m) in nodes for m in messages):
-            leaf = text_at(talk, "current_leaf_message_uuid")
-            path = branch(nodes, leaf if leaf in nodes else last_leaf(nodes, parent), parent)
-            _count_branches(part.export, len(nodes), len(path))
-        else:
-            path = list(nodes.items())
+        nodes = {text_at(m, "uuid", "id") or str(n): m for n, m in enumerate(objects(talk.get("chat_messages")))}
+        path = _branch(part.export, nodes, "parent_message_uuid", text_at(talk, "current_leaf_message_uuid"))
         said = (
             (name, text_at(m, "sender", "role"), _of_claude(m), m.get("created_at") or m.get("updated_at"))
             for name, m in path
@@ -106,16 +87,10 @@ def _of_claude(message: Mapping[str, Any]) -> str:
 
 def openwebui(part: Part) -> Iterator[Message]:
     """Chats with their history: up to ``currentId``; without one, the plain list of messages."""
-
-    def parent(message: Mapping[str, Any]) -> str:
-        return text_at(message, "parentId")
-
     for talk in _talks(part):
         chat = _mapping(talk.get("chat")) or talk
-        nodes = _mapping(_mapping(chat.get("history")).get("messages"))
-        leaf = text_at(chat.get("history"), "currentId")
-        path = branch(nodes, leaf if leaf in nodes else last_leaf(nodes, parent), parent)
-        _count_branches(part.export, len(nodes), len(path))
+        history = _mapping(chat.get("history"))
+        path = _branch(part.export, _mapping(history.get("messages")), "parentId", text_at(history, "currentId"))
         listed = path or [(text_at(m, "id") or str(n), m) for n, m in enumerate(objects(chat.get("messages")))]
         said = ((name, text_at(m, "role"), _of_openwebui(m), m.get("timestamp")) for name, m in listed)
         yield from _messages(part.export, talk, said)
@@ -142,10 +117,6 @@ def _without_details(text: str) -> str:
 
 def librechat(part: Part) -> Iterator[Message]:
     """A conversation as a list or a tree: the last branch, which LibreChat shows first."""
-
-    def parent(message: Mapping[str, Any]) -> str:
-        return text_at(message, "parentMessageId")
-
     for talk in _talks(part):
         nodes: dict[str, Mapping[str, Any]] = {}
         waiting = [*objects(talk.get("messages")), *objects(talk.get("messagesTree"))]
@@ -153,12 +124,9 @@ def librechat(part: Part) -> Iterator[Message]:
             message = waiting.pop(0)
             nodes[text_at(message, "messageId") or str(len(nodes))] = message
             waiting = [*objects(message.get("children")), *waiting]
-        linked = any(parent(m) in nodes for m in nodes.values())
-        path = branch(nodes, last_leaf(nodes, parent), parent) if linked else list(nodes.items())
-        _count_branches(part.export, len(nodes), len(path))
         said = (
             (name, "error" if m.get("error") else _of_librechat(m), _text_of_librechat(m), m.get("createdAt"))
-            for name, m in path
+            for name, m in _branch(part.export, nodes, "parentMessageId")
         )
         yield from _messages(part.export, talk, said)
 
@@ -229,8 +197,24 @@ def _messages(export: Export, talk: Mapping[str, Any], said: Iterable[Said]) -> 
             yield Message(f"{number}/{name}", chat, "", shown, at, ROLES[role])
 
 
-def _count_branches(export: Export, nodes: int, path: int) -> None:
-    export.left[BRANCH] += max(nodes - path, 0)
+def _branch(export: Export, nodes: Mapping[str, Any], key: str, leaf: str = "") -> list[tuple[str, Mapping[str, Any]]]:
+    """The nodes of a tree from its root to a leaf, counting those on other branches; all nodes, if none has a parent.
+
+    Args:
+        key: of a node's parent.
+        leaf: where the talk stands; of no node: the last one in the order of the file that is nobody's parent.
+    """
+    parents = {text_at(node, key) for node in nodes.values()}
+    if parents.isdisjoint(nodes):
+        return [(name, node) for name, node in nodes.items() if isinstance(node, Mapping)]
+    if leaf not in nodes:
+        leaf = next((name for name in reversed(list(nodes)) if name not in parents), "")
+    path: dict[str, Mapping[str, Any]] = {}
+    while leaf not in path and isinstance(node := nodes.get(leaf), Mapping):
+        path[leaf] = node
+        leaf = text_at(node, key)
+    export.left[BRANCH] += len(nodes) - len(path)
+    return list(path.items())[::-1]
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -10,17 +10,18 @@ import json
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import tzinfo
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO, TypeVar
 
 from ld_agent.errors import DataFileError, InputError
 
 PIECE = 1 << 16
 SUFFIXES = frozenset({".json", ".jsonl", ".txt", ".md", ".ndjson"})
 DECODER = json.JSONDecoder(strict=False)
+Head = TypeVar("Head")
 
 
 class Export:
@@ -118,6 +119,20 @@ class Part:
         with self.text() as stream:
             for line in stream:
                 yield line.rstrip("\n")
+
+    def headed(self, head_of: Callable[[str], Head | None]) -> Iterator[tuple[Head, list[str]]]:
+        """The messages of a text file: what is found in the first line of each, and the lines that follow it."""
+        head: Head | None = None
+        rest: list[str] = []
+        for line in self.lines():
+            if (found := head_of(line)) is None:
+                rest.append(line)
+                continue
+            if head is not None:
+                yield head, rest
+            head, rest = found, []
+        if head is not None:
+            yield head, rest
 
     def walk(self, *opened: str) -> Iterator[tuple[str, Any]]:
         """The values of a JSON file with their paths; also of several documents in a row, as JSON lines are.

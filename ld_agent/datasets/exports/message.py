@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mimetypes
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any
@@ -123,20 +123,3 @@ def text_at(value: Any, *keys: str) -> str:
 def objects(value: Any) -> list[Mapping[str, Any]]:
     """The objects of a list; of anything else, none."""
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
-
-
-def branch(
-    nodes: Mapping[str, Any], leaf: str | None, parent: Callable[[Mapping[str, Any]], str]
-) -> list[tuple[str, Mapping[str, Any]]]:
-    """The nodes of a tree from its root to a leaf."""
-    path: dict[str, Mapping[str, Any]] = {}
-    while leaf and leaf not in path and isinstance(node := nodes.get(leaf), Mapping):
-        path[leaf] = node
-        leaf = parent(node)
-    return list(path.items())[::-1]
-
-
-def last_leaf(nodes: Mapping[str, Any], parent: Callable[[Mapping[str, Any]], str]) -> str | None:
-    """The last node in the order of the file that is nobody's parent: where the talk stands, if the export does not say."""
-    parents = {parent(node) for node in nodes.values() if isinstance(node, Mapping)}
-    return next((name for name in reversed(list(nodes)) if name not in parents), None)

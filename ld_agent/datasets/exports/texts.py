@@ -31,10 +31,15 @@ def messages(part: Part) -> Iterator[Message]:
         if text is None:
             export.left[DELETED] += 1
             continue
-        mine = name.casefold() in MINE
-        seen[f"{block[0]}/{name}"] += 1
-        key = f"{part.stem}/{at.isoformat()}/{name}/{seen[f'{block[0]}/{name}']}"
-        yield Message(key, part.stem, "" if mine else name, text, in_zone(at, export.zone), ME if mine else OTHER)
+        yield _message(part, at, name, text, seen)
+
+
+def _message(part: Part, at: datetime, name: str, text: str, seen: Counter[str]) -> Message:
+    key = f"{part.stem}/{at.isoformat()}/{name}"
+    seen[key] += 1
+    mine = name.casefold() in MINE
+    by, zone = (ME if mine else OTHER), part.export.zone
+    return Message(f"{key}/{seen[key]}", part.stem, "" if mine else name, text, in_zone(at, zone), by)
 
 
 def apple_time(line: str) -> tuple[datetime, str] | None:
@@ -109,17 +114,13 @@ def _is_path(line: str) -> bool:
 def signal_text(part: Part) -> Iterator[Message]:
     """A chat of Signal as Markdown: "[2022-01-02 13:14:15] Ann: text" over any number of lines."""
     seen = Counter[str]()
-    head: tuple[datetime, str] | None = None
-    lines: list[str] = []
-    for line in part.lines():
-        if (found := signal_head(line)) is None:
-            lines.append(line)
-            continue
-        if head is not None:
-            yield from _of_signal(part, head, lines, seen)
-        head, lines = found[:2], [found[2]]
-    if head is not None:
-        yield from _of_signal(part, head, lines, seen)
+    for (at, name, begun), rest in part.headed(signal_head):
+        kept = [line for line in (begun, *rest) if not line.startswith((">", "(- "))]  # quotes of others, and reactions
+        text = "\n".join(_with_media(line) for line in kept).strip()
+        if text == "(This message was deleted)":
+            part.export.left[DELETED] += 1
+        else:
+            yield _message(part, at, name, text, seen)
 
 
 def signal_head(line: str) -> tuple[datetime, str, str] | None:
@@ -130,20 +131,6 @@ def signal_head(line: str) -> tuple[datetime, str, str] | None:
         return None
     at = wall_time(date, "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M")
     return (at, name, text) if at else None
-
-
-def _of_signal(part: Part, head: tuple[datetime, str], lines: list[str], seen: Counter[str]) -> Iterator[Message]:
-    at, name = head
-    mine = name.casefold() in MINE
-    kept = [line for line in lines if not line.startswith((">", "(- "))]  # quotes of others, and reactions
-    text = "\n".join(_with_media(line) for line in kept).strip()
-    if text == "(This message was deleted)":
-        part.export.left[DELETED] += 1
-        return
-    seen[f"{at}/{name}"] += 1
-    key = f"{part.stem}/{at.isoformat()}/{name}/{seen[f'{at}/{name}']}"
-    zone = part.export.zone
-    yield Message(key, part.stem, "" if mine else name, text, in_zone(at, zone), ME if mine else OTHER)
 
 
 def _with_media(line: str) -> str:

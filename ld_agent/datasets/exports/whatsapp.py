@@ -76,12 +76,12 @@ def whatsapp(part: Part) -> Iterator[Message]:
     export, chat = part.export, _chat_name(part)
     order = date_order(part)
     seen, last = Counter[tuple[str, str]](), ""
-    for date, rest in _pieces(part):
+    for date, rest in part.headed(head_of):
         at = _at(date, order)
         if at is None:
             export.left[UNREADABLE] += 1
             continue
-        name, said = _split(rest)
+        name, said = _split("\n".join([date["rest"], *rest]))
         if not name:
             export.left[SERVICE] += 1
             continue
@@ -105,21 +105,6 @@ def _chat_name(part: Part) -> str:
         if name.casefold().startswith("whatsapp") and before in name:
             return name.partition(before)[2]
     return name.removeprefix("WhatsApp Chat").strip(" -_") or name
-
-
-def _pieces(part: Part) -> Iterator[tuple[re.Match[str], str]]:
-    """The messages as heads and what follows, over all their lines."""
-    head: re.Match[str] | None = None
-    rest: list[str] = []
-    for line in part.lines():
-        if (found := head_of(line)) is None:
-            rest.append(line)
-            continue
-        if head is not None:
-            yield head, "\n".join(rest)
-        head, rest = found, [found["rest"]]
-    if head is not None:
-        yield head, "\n".join(rest)
 
 
 def _split(rest: str) -> tuple[str, str]:

@@ -93,13 +93,12 @@ def _replied(episode: Episode, predictions: Sequence[Prediction]) -> Lines:
 def _played(path: Path) -> list[Case]:
     """Whole conversations of a file of `ld-agent run`."""
     dialogues: dict[str, Said] = defaultdict(list)
-    session: dict[str, int] = {}
-    for record in json_lines(path, raise_bad):
-        name, number = record.text("conversation"), record.integer("session")
-        if session.setdefault(name, number) != number:
+    last: dict[str, int] = {}
+    for (name, session, _), (line, reply) in _turns(path).items():
+        if last.setdefault(name, session) != session:
             dialogues[name].append(BREAK)
-        session[name] = number
-        dialogues[name] += [(record.text("speaker"), record.text("text")), ("Agent", record.text("reply"))]
+        last[name] = session
+        dialogues[name] += [line, ("Agent", reply)]
     if not dialogues:
         raise InputError(f"{path} has no turns; give a file of ld-agent run --out, or a folder with {PREDICTIONS}")
     return [Case(name, {path.stem: ""}, tuple(said)) for name, said in dialogues.items()]

@@ -3,20 +3,26 @@
 On the embedded default, an arm is its shipped config; on any other model, that config's settings as overrides. A file
 of Multi-Session Chat's session 5 includes the earlier sessions, so one run fills the columns of all of them. Equal runs of
 different tables have one folder.
+
+Where a config has no adapter for a tuned row, the commands that tune one come first. LD-Agent tunes summarizer and extractor for
+every run with memories and personas, even if the generator is zero-shot: averaged over the sessions, the figures of zero-shot
+ChatGLM[LDA] in Table 1 are those of the tuned extractor in Table 3.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from ld_agent.evaluation.judging.verdicts import MEASURES, PEOPLE
-from ld_agent.evaluation.tables import tuning
 from ld_agent.evaluation.tables.facts import settings_for
-from ld_agent.evaluation.tables.paper_figures import Column, OurRow, PaperTable, Where
-from ld_agent.evaluation.tables.published import LD_AGENT, based_on, typed, values_of
+from ld_agent.evaluation.tables.paper_figures import Column, OurRow, PaperTable, Where, satisfied
+from ld_agent.evaluation.tables.published import DEFAULT, LD_AGENT, Values, based_on, typed, values_of
+from ld_agent.files import shipped_path
 
 DATA = {
     "msc": "MSC/msc_dialogue/session_{session}/{split}.txt",
@@ -25,10 +31,29 @@ DATA = {
     "ubuntu_irc": "UBUNTU_IRC/{split}.jsonl",
 }
 ANNOTATED = "MSC/msc_personasummary/session_4/test.txt"
+SPLIT = "python -m training.split --from CONVERSATION_CHRONICLES.jsonl --out CC --seed 0"
+TRAINING = {
+    "summarizer": "--from DIALOGSUM/dialogsum.train.jsonl",
+    "extractor": " ".join(f"--from MSC/msc_personasummary/session_{n}/train.txt" for n in range(1, 5)),
+    "msc": "--from MSC/msc_dialogue/session_4/train.txt",
+    "conversation_chronicles": "--from CC/train.jsonl",
+    "ubuntu_irc": "--from UBUNTU_IRC/train.jsonl",
+}
+"""Data by module or, for the generator, by corpus; Multi-Session Chat's ends with session 4."""
+BASELINE, FULL = "context", "full"
+PARTS: dict[str, dict[str, Any]] = {
+    "memory": {"views": ["events"], "personas": False},
+    BASELINE: {"views": ["none"], "personas": False},
+    "user": {"views": ["none"], "user_personas": True, "agent_personas": False},
+    "agent": {"views": ["none"], "user_personas": False, "agent_personas": True},
+    FULL: {"views": ["events"], "personas": True},
+}
+"""Facts of a run whose prompts have these parts besides the running session (LD-Agent, table 2)."""
+BRIEF = {"modules.extractor.prompting": "brief"}
+"""An extractor answers as its training rows do."""
+TUNED = {"tuned": "generator", "extractor_tuned": "extractor"}
+"""The module that a fact is about."""
 DPR = ("encoder.model", "encoder.question_model", "encoder.pooling")
-NAMES = {"k": "k{}", "adapter_of": "tuned-on-{}", "rounds": "rounds-{}", "shots": "{}-shot"}
-"""How a fact stands in the name of a run's folder, if not as its value."""
-NOT_MEASURED = "nothing here measures it"
 SAMPLES = {"continuing": 200, "knowledge": 300, "feedback": 200}
 """Statistics of ECM's benchmarks (Table 2)."""
 FIRST_EVALUATED = 2
@@ -79,96 +104,131 @@ def yours(lines: Iterable[str]) -> list[str]:
     return [f"# {name.removesuffix('...')}: {YOURS[name]}" for name in there]
 
 
-def build_command(benchmark: str) -> str:
-    """One model builds a benchmark, whichever systems are asked."""
-    sources = {"feedback": "REQUESTS", "knowledge": ANNOTATED}.get(benchmark, "DIALOGUES")
-    return f"ld-agent ecm build {benchmark} --from {sources} --samples {SAMPLES[benchmark]} --out {benchmark}.jsonl -c BUILDER"
-
-
 def _runs(table: PaperTable, row: OurRow, column: Column, config: str) -> list[PlannedRun]:
-    return [PlannedRun(table, row, {**row.where, **side}, config) for side in column.sides]
+    return [PlannedRun(table, {**row.where, **side}, config, row.adapter_of) for side in column.sides]
 
 
 def _cell(table: PaperTable, row: OurRow, column: Column, config: str) -> list[str]:
     runs = _runs(table, row, column, config)
-    run, wanted = runs[0], runs[0].wanted
+    run, name = runs[0], runs[0].wanted.get("benchmark", "")
     if run.untunable:
-        return [f"# {values_of(config)['backbone.model']} {tuning.UNTUNABLE}"]
+        return [f"# {values_of(config)['backbone.model']} answers at an endpoint: nothing here tunes it"]
     if len(runs) > 1:
         lines, folders = [line for one in runs for line in one.command()], [one.folder for one in runs]
         if run.task == "ecm-knowledge":
             return [*lines, *(f"ld-agent judge score {folder} -c JUDGE" for folder in folders)]
         return [*lines, f"ld-agent judge compare {' '.join(folders)} -c JUDGE"]
-    name = wanted.get("benchmark", "")
     if run.task == "ratings":
         form = f"ld-agent judge form {name}.jsonl --questions benchmark --limit 50 --out runs/{name}.html"
-        return [build_command(name), form, f"ld-agent judge agree RATINGS... --key runs/{name}.key.json --keep"]
-    if run.task == "statistics" and name:
-        return [build_command(name), f"ld-agent statistics {name}.jsonl --out runs/statistics_{name}"]
+        return [_built(name), form, f"ld-agent judge agree RATINGS... --key runs/{name}.key.json --keep"]
     if run.task == "statistics":
-        return [f"ld-agent statistics {_data(run.corpus, 'test')} --out runs/statistics_{run.corpus}"]
+        data = f"{name}.jsonl" if name else _data(run.corpus, "test")
+        made = f"ld-agent statistics {data} --out runs/statistics_{name or run.corpus}"
+        return [_built(name), made] if name else [made]
     if column.measure is None:
-        return [f"# {column.name}: {NOT_MEASURED}"]
+        return [f"# {column.name}: nothing here measures it"]
     return [*run.before(), *run.command(), *run.after(column.measure)]
 
 
-class PlannedRun:
-    """A run that a cell of a table needs: its facts, of which ``adapter_of`` is the corpus on which a generator has to be tuned,
-    and the base configuration."""
+def _built(benchmark: str) -> str:
+    """The command that builds a benchmark: one model does, whichever systems are asked."""
+    sources = {"feedback": "REQUESTS", "knowledge": ANNOTATED}.get(benchmark, "DIALOGUES")
+    return f"ld-agent ecm build {benchmark} --from {sources} --samples {SAMPLES[benchmark]} --out {benchmark}.jsonl -c BUILDER"
 
-    def __init__(self, table: PaperTable, row: OurRow, wanted: Where, config: str) -> None:
-        self._table, self._row, self._config, self.wanted = table, row, config, dict(wanted)
+
+class PlannedRun:
+    """A run that a cell of a table needs.
+
+    Args:
+        wanted: its facts.
+        config: the base configuration.
+        adapter_of: the corpus that the row says its generator was tuned on; "": the one that it is tried on.
+    """
+
+    def __init__(self, table: PaperTable, wanted: Where, config: str, adapter_of: str = "") -> None:
+        self._table, self._config, self.wanted, self._have = table, config, dict(wanted), values_of(config)
         self.task, self.corpus = str(wanted.get("task", "response")), str(wanted.get("corpus", "msc"))
-        if wanted.get("tuned") and (table.tuned_apart or values_of(config)["modules.generator.adapter"] is None):
-            self.wanted["adapter_of"] = row.adapter_of or wanted["corpus"]
-        self._modules = tuning.tuned_modules(table.paper, self.wanted, config)
+        self._local = self._have["backbone.kind"] == "transformers"
+        apart = table.tuned_apart or self._lacks("generator")
+        self._adapter_of = (adapter_of or self.corpus) if wanted.get("tuned") and apart else ""
+        self._part = next((part for part, facts in PARTS.items() if satisfied(wanted, facts)), FULL)
+
+    def _lacks(self, module: str) -> bool:
+        return self._have[f"modules.{module}.adapter"] is None
 
     @property
     def untunable(self) -> bool:
-        return tuning.untunable(self.wanted, self._config)
+        """Whether it needs an adapter that the config lacks and nothing here can tune."""
+        return not self._local and any(self.wanted.get(fact) and self._lacks(TUNED[fact]) for fact in TUNED)
 
     @property
     def folder(self) -> str:
         """Its folder; the same for every table that needs the same run, and for no other run."""
-        named, wanted = [tuning.slug(self._config), *(self.wanted.get("views") or ())], self.wanted
-        if "benchmark" not in wanted and not self.task.startswith("ecm-"):
-            wanted = {"corpus": "msc", **wanted}
-        named += [_named(key, value, wanted) for key, value in sorted(wanted.items())]
         paper = self._table.paper.partition(",")[0].lower()  # versions of a paper have one folder
-        return f"runs/{paper}/" + "_".join(dict.fromkeys(filter(None, named)))
+        told = [_slug(self._config), *(self.wanted.get("views") or ()), self.task.replace("response", self.corpus)]
+        differs = hashlib.sha256(f"{self._data()} {self._settings()}".encode()).hexdigest()[:6]
+        return f"runs/{paper}/{'_'.join(told)}_{differs}"
 
     def command(self) -> list[str]:
         """The command that makes it, after what prepares its data."""
         if self.task.startswith("ecm-"):
-            name = self.task.removeprefix("ecm-")
-            made = f"ld-agent ecm run {name}.jsonl {self._settings()} --out {self.folder}"
-            return [build_command(name), " ".join(made.split())]
+            made = f"ld-agent ecm run {self._data()} {self._settings()} --out {self.folder}"
+            return [_built(self.task.removeprefix("ecm-")), made]
         sessions = [column.session for column in self._table.columns if column.session is not None]
-        data = ANNOTATED if self.task == "extraction" else _data(self.corpus, "test", max(sessions, default=5))
         evaluated = min(sessions, default=1 if self.corpus == "ubuntu_irc" else FIRST_EVALUATED)
         first = f"--from-session {evaluated}" if evaluated > 1 and self.task == "response" else ""
-        split = [tuning.SPLIT] if self.corpus == "conversation_chronicles" else []
-        made = f"ld-agent eval {self.task} {data} {self._settings()} {first} --out {self.folder}"
+        split = [SPLIT] if self.corpus == "conversation_chronicles" else []
+        made = f"ld-agent eval {self.task} {self._data()} {self._settings()} {first} --out {self.folder}"
         return [*split, " ".join(made.split())]
 
     def before(self) -> list[str]:
         """Prerequisites: adapters for the modules that its config has none for, or examples."""
         if shots := self.wanted.get("shots", 0):
-            valid = f"valid/{tuning.slug(self._config)}"  # not in runs, where it could take the place of a test run
-            plain = PlannedRun(self._table, self._row, {**self.wanted, "shots": 0}, self._config)._settings()
+            valid = f"valid/{_slug(self._config)}"  # not in runs, where it could take the place of a test run
+            plain = PlannedRun(self._table, {**self.wanted, "shots": 0}, self._config)._settings()
             source = f"{_data('msc', 'valid')} {plain} --from-session 4 --limit 50 --out {valid}"
             drawn = f"python -m training.reply_examples --from {valid} --count {shots} --out {self._examples()}"
-            return [" ".join(f"ld-agent eval response {source}".split()), drawn]
-        published = based_on(self._config, ["events"], self._table.paper)[1]
-        lines = tuning.module_commands(self._modules, self._config, published)
-        if corpus := self.wanted.get("adapter_of"):
-            lines += [tuning.SPLIT] if corpus == "conversation_chronicles" else []
-            part = tuning.part_of(self.wanted)
-            for each in dict.fromkeys([part if part == tuning.FULL else tuning.BASELINE, part]):
-                facts = {"task": "response", "corpus": corpus, **tuning.PARTS[each]}
-                arm = PlannedRun(self._table, self._row, facts, self._config)._settings()
-                lines += tuning.generator_commands(each, corpus, self._config, arm)
+            return [f"ld-agent eval response {source}", drawn]
+        published, lines = based_on(self._config, ["events"], self._table.paper)[1], list[str]()
+        for module in self._tuned_modules():
+            prompts = {key: value for key, value in published.items() if key.startswith(f"modules.{module}.")}
+            prompts |= BRIEF if module == "extractor" else {}
+            lines += self._tune(module, module, f"-c {self._config} {typed(self._config, prompts)}".rstrip())
+        if self._adapter_of:
+            lines += [SPLIT] if self._adapter_of == "conversation_chronicles" else []
+            lines += self._generator_commands()
         return lines
+
+    def _generator_commands(self) -> list[str]:
+        """Build rows with the parts of the prompt that the row of the table has, and tune on them: a part by itself on top of
+        the baseline (LD-Agent, section 3.3)."""
+        lines, corpus = list[str](), self._adapter_of
+        for part in dict.fromkeys([self._part if self._part == FULL else BASELINE, self._part]):
+            arm = PlannedRun(self._table, {"task": "response", "corpus": corpus, **PARTS[part]}, self._config)
+            start = "" if part in (BASELINE, FULL) else f"adapter={self._generator(BASELINE)}"
+            lines += self._tune("generator", f"{corpus}-{part}", arm._settings(), start)
+        return lines
+
+    def _tune(self, module: str, name: str, arm: str, start: str = "") -> list[str]:
+        """Build rows with ``arm``, a config and its overrides, and tune an adapter with the settings that ship for the model, or
+        else the default ones.
+
+        Args:
+            name: of the rows: the module or, for the generator, corpus and part.
+            start: the override that names the adapter to go on from; "": none.
+        """
+        rows, model = f"rows/{_slug(self._config)}/{name}.jsonl", str(self._have["backbone.model"])
+        file, named = f"configs/training/{_slug(self._config)}.yaml", ""
+        if model == values_of(DEFAULT)["backbone.model"]:
+            file = f"configs/training/{module}.yaml"
+        elif not shipped_path(file).is_file():
+            file, named = "configs/training/default.yaml", shlex.quote(f"model={model}")
+        out = _adapter(self._config, module if name == module else f"{module}-{name}")
+        tune = (
+            f"python -m training.{module} -c {file} {named} train_file={rows} eval_file=null {start} output_dir={out}"
+        )
+        build = f"python -m training.build {module} {TRAINING[name.rpartition('-')[0] or name]} --out {rows} {arm}"
+        return [build, " ".join(tune.split())]
 
     def after(self, measure: str) -> list[str]:
         """What has to be done with the finished run before a measure can be shown."""
@@ -184,6 +244,22 @@ class PlannedRun:
             return [f"ld-agent judge {judged} {folder} -c JUDGE{limit}"]
         return [f"ld-agent eval score {folder} --bert-score default"] if measure == "bert_score" else []
 
+    def _tuned_modules(self) -> list[str]:
+        """The modules besides the generator that have to be tuned for it."""
+        banks = any(self.wanted.get(name) for name in ("personas", "user_personas", "agent_personas"))
+        used = {
+            "summarizer": self.wanted.get("views") == ["events"] and self.task != "extraction",
+            "extractor": self.wanted.get("extractor_tuned", banks),
+        }
+        here = self._table.paper == "LD-Agent" and self._local
+        return [module for module, needed in used.items() if here and needed and self._lacks(module)]
+
+    def _data(self) -> str:
+        if self.task.startswith("ecm-"):
+            return f"{self.task.removeprefix('ecm-')}.jsonl"
+        sessions = [column.session for column in self._table.columns if column.session is not None]
+        return ANNOTATED if self.task == "extraction" else _data(self.corpus, "test", max(sessions, default=5))
+
     def _settings(self) -> str:
         """The config that it is based on and its overrides, as typed into a shell."""
         wanted = self.wanted
@@ -196,41 +272,35 @@ class PlannedRun:
             settings["memory.recursive.examples"] = self._examples()
         if wanted.get("question_encoder"):
             settings |= {key: value for key, value in values_of("dpr").items() if key in DPR}
-        settings |= tuning.settings_for(self._modules, self._config)
-        if "adapter_of" in wanted:
-            part = tuning.part_of(wanted)
-            settings["modules.generator.adapter"] = tuning.generator_adapter(wanted["adapter_of"], part, self._config)
+        for module in self._tuned_modules():
+            settings |= {f"modules.{module}.adapter": _adapter(self._config, module)}
+            settings |= BRIEF if module == "extractor" else {}
+        if self._adapter_of:
+            settings["modules.generator.adapter"] = self._generator(self._part)
         return f"-c {base} {typed(base, settings)}".rstrip()
 
+    def _generator(self, part: str) -> str:
+        return _adapter(self._config, f"generator-{self._adapter_of}-{part}")
+
     def _examples(self) -> str:
-        return f"examples_{tuning.slug(self._config)}_{self.wanted['shots']}.jsonl"
+        return f"examples_{_slug(self._config)}_{self.wanted['shots']}.jsonl"
 
 
 def _data(corpus: str, split: str, session: int = 5) -> str:
     return DATA[corpus].format(split=split, session=session)
 
 
-def _untuned(wanted: Where, base: str) -> dict[str, Any]:
+def _slug(config: str) -> str:
+    """A config's name as part of a file's name."""
+    return Path(config).stem if config.endswith((".yaml", ".yml")) else config.replace("/", "-")
+
+
+def _adapter(config: str, name: str) -> str:
+    return f"adapters/{_slug(config)}/{name}"
+
+
+def _untuned(wanted: Where, base: str) -> Values:
     """Settings of modules that are untuned in a row: no adapter, and the prompts of `paper`."""
-    facts = {"generator": "tuned", "extractor": "extractor_tuned"}
     names = ("adapter", "prompting", "grounded", *(["repetition_penalty"] if base == LD_AGENT else []))
-    paper = values_of("paper")
-    return {
-        f"modules.{module}.{name}": paper[f"modules.{module}.{name}"]
-        for module, fact in facts.items()
-        if wanted.get(fact) is False
-        for name in names
-    }
-
-
-def _named(key: str, value: Any, wanted: Where) -> str:
-    """A condition in the name of a folder; "": the run is the same without it."""
-    implied = {"views", "examples"} | ({"extractor_tuned"} if value is True else set())
-    unreflected = key == "rounds" and value == 0 and "conditional" not in (wanted.get("views") or ())
-    if key in implied or value is None or value == "response" or unreflected or (key == "shots" and value == 0):
-        return ""
-    if isinstance(value, bool) and key not in ("tuned", "question_encoder"):
-        return "" if value else f"no-{key.replace('_', '-')}"
-    if isinstance(value, bool):
-        return {"tuned": ("untuned", "tuned"), "question_encoder": ("", "dpr")}[key][value]
-    return NAMES.get(key, "{}").format(value)
+    keys = (f"modules.{TUNED[fact]}.{name}" for fact in TUNED if wanted.get(fact) is False for name in names)
+    return {key: values_of("paper")[key] for key in keys}

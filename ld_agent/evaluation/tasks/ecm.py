@@ -19,7 +19,7 @@ from ld_agent.agent import Agent, Conversation
 from ld_agent.config import Config
 from ld_agent.datasets.base import Episode, Turn
 from ld_agent.datasets.jsonl import turns_of
-from ld_agent.datasets.records import Record, built, current_report, json_lines, raise_bad
+from ld_agent.datasets.records import Record, built, json_lines, raise_bad
 from ld_agent.errors import InputError
 from ld_agent.evaluation.metrics import Measure, rouge, token_f1
 from ld_agent.evaluation.played import Answered, AskedTask
@@ -69,15 +69,14 @@ def is_benchmark(path: Path) -> bool:
 
 def read_samples(path: Path) -> tuple[str, list[Questioned]]:
     """Read a benchmark; return its name and samples."""
-    report = current_report()
-    records = json_lines(path, report)
+    records = json_lines(path)
     head = next(records, None)
     if head is None or {key: head.values.get(key) for key in HEADER} != HEADER:
         raise InputError(f"{path} is not a benchmark; build one with `ld-agent ecm build`")
     benchmark = head.text("benchmark")
     if benchmark not in BENCHMARKS:
         raise head.error(f"benchmark {benchmark!r} is unknown; the benchmarks are {', '.join(BENCHMARKS)}")
-    samples = list(built(records, _sample, report))
+    samples = list(built(records, _sample))
     if not samples:
         raise InputError(f"{path} contains no samples; rebuild it")
     return benchmark, samples

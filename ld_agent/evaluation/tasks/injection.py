@@ -19,7 +19,7 @@ from typing import Any
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Message
 from ld_agent.config import Config
-from ld_agent.datasets.records import Record, built, current_report, json_lines
+from ld_agent.datasets.records import Record, built, json_lines
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, shares
@@ -70,13 +70,13 @@ class InjectionTask(Task):
 
 def load_cases(path: Path) -> list[Case]:
     """Read cases, a JSON line each."""
-    report, numbers = current_report(), count(1)
+    numbers = count(1)
 
     def case(record: Record) -> Case:
         given = {key: record.values[key] for key in ("instructions", "channel", "speaker") if key in record}
         return Case(str(next(numbers)), record.text("planted"), record.text("asked"), record.text("marker"), **given)
 
-    cases = list(built(json_lines(path, report), case, report))
+    cases = list(built(json_lines(path), case))
     if not cases:
         raise InputError(f"{path} has no case; write JSON lines with `planted`, `asked` and `marker`")
     return cases

@@ -6,7 +6,6 @@ Knows only which memory mechanisms rewrite their records.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -20,15 +19,13 @@ from ld_agent.errors import InputError
 from ld_agent.evaluation.metrics import Measure, mean, shares, token_f1
 from ld_agent.evaluation.played import PlayedTask
 from ld_agent.evaluation.run_files import Prediction
-from ld_agent.text import words_of
+from ld_agent.text import SENTENCE_END, words_of
 from ld_agent.types import Record
 
 COUNTS = ("records", "utterances", "words")
 """What is counted of a memory; runs of older versions lack some."""
 REWRITTEN = frozenset({"recursive", "golden"})
 """Views whose newest record replaces all earlier ones."""
-
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 
 class MemoryTask(PlayedTask):
@@ -93,5 +90,6 @@ def statements_of(prediction: Prediction) -> list[str]:
 
 def sentences_of(texts: Iterable[str]) -> list[str]:
     """Return the sentences and list items of texts, without repetitions."""
-    sentences = [part.strip(" -*") for text in texts for part in _SENTENCE_END.split(text)]
+    lines = (line for text in texts for line in text.splitlines())
+    sentences = [part.strip(" -*") for line in lines for part in SENTENCE_END.split(line)]
     return list(dict.fromkeys(sentence for sentence in sentences if words_of(sentence)))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ld_agent.datasets import format_of, load_episodes
 from ld_agent.datasets.base import Episode
-from ld_agent.datasets.records import Record, built, current_report, json_document, json_lines
+from ld_agent.datasets.records import Record, built, json_lines, json_list
 from ld_agent.errors import InputError
 from ld_agent.text import EAST_ASIAN
 from ld_agent.types import utc
@@ -79,24 +79,20 @@ def load_questions(path: Path, limit: int | None = None) -> list[Questioned]:
     kind = format_of(path)
     if kind not in ("jsonl", "locomo"):
         raise InputError(f"{path} ({kind}) has no questions; give conversations with questions, or LoCoMo")
-    episodes = {episode.source: episode for episode in load_episodes(path, kind, limit=limit)}
-    records = json_lines(path, current_report()) if kind == "jsonl" else locomo_records(path)
     read = _stated if kind == "jsonl" else of_locomo
-    asked = built(
-        islice((record for record in records if record.source in episodes), len(episodes)),
-        lambda record: Questioned(episodes[record.source], read(episodes[record.source], record)),
-        current_report(),
-    )
+    asked = built(with_records(path, kind, limit), lambda pair: Questioned(pair[0], read(*pair)))
     questioned = [one for one in asked if one.questions]
     if not questioned:
         raise InputError(f'{path} has no questions; add "questions" to its conversations (data/README.md shows how)')
     return questioned
 
 
-def locomo_records(path: Path) -> Iterator[Record]:
-    """The samples of a LoCoMo file, each with the `source` of its episode."""
-    samples = enumerate(json_document(path))
-    return (Record(sample, path, None, f"[{number}]") for number, sample in samples if isinstance(sample, dict))
+def with_records(path: Path, kind: str, limit: int | None) -> Iterator[tuple[Episode, Record]]:
+    """The conversations of a JSON-lines or LoCoMo file, each with the record that it was read from."""
+    episodes = {episode.source: episode for episode in load_episodes(path, kind, limit=limit)}
+    records = (json_lines if kind == "jsonl" else json_list)(path)
+    whole = (record for record in records if record.source in episodes)
+    return ((episodes[record.source], record) for record in islice(whole, len(episodes)))
 
 
 def _stated(episode: Episode, record: Record) -> tuple[Question, ...]:

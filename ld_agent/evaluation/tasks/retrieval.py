@@ -20,7 +20,7 @@ from typing import Any
 from ld_agent.agent import Agent
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
-from ld_agent.datasets import Episode, Turn, format_of, load_episodes
+from ld_agent.datasets import Episode, Turn, format_of
 from ld_agent.datasets.records import Record as JsonRecord
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MEMORY, of_memory
@@ -32,8 +32,8 @@ from ld_agent.evaluation.tasks.question_data import (
     Questioned,
     contains,
     load_questions,
-    locomo_records,
     of_locomo,
+    with_records,
 )
 from ld_agent.memory.views.events import EventView
 from ld_agent.modules.summarizer import Summary
@@ -95,37 +95,33 @@ def stated_questions(conversations: Sequence[Questioned]) -> Case:
     A question must find a session of its conversation in which one of its answers is said, or any of its sessions if
     none says one word for word.
     """
-    said = [(turns, place) for place, one in enumerate(conversations) for turns in one.episode.by_session().values()]
-    sessions, of_conversation = _in_one_memory(said)
+    by_conversation = _in_one_memory(conversations)
     questions = []
-    for place, one in enumerate(conversations):
+    for one, past in zip(conversations, by_conversation, strict=True):
         for question in one.questions:
-            past = of_conversation[place]
             saying = [s for s in past if any(contains(said.text, question.answers) for said in s.utterances)]
             if question.answers:
                 questions.append(Asked(question.text, frozenset(s.number for s in saying or past), question.category))
     if not questions:
         raise InputError("no question has an answer; list some under `answers` (data/README.md shows how)")
-    return Case(ONE_MEMORY, conversations[0].episode.agent, sessions, {}, tuple(questions), LOOKED_THROUGH)
+    sessions = sorted((session for past in by_conversation for session in past), key=lambda session: session.number)
+    agent = conversations[0].episode.agent
+    return Case(ONE_MEMORY, agent, tuple(sessions), {}, tuple(questions), LOOKED_THROUGH)
 
 
-def _in_one_memory(
-    said: Sequence[tuple[Sequence[Turn], int]],
-) -> tuple[tuple[Session, ...], dict[int, list[Session]]]:
-    """The sessions of several episodes, each given with the place of its episode, in the order of their ends, renumbered; and
-    those of each episode."""
-    ordered = sorted(said, key=lambda s: s[0][-1].at)
-    sessions: list[Session] = []
-    of_episode: dict[int, list[Session]] = {}
+def _in_one_memory(conversations: Sequence[Questioned]) -> list[list[Session]]:
+    """The sessions of each conversation, renumbered in the order of their ends, and times that follow each other."""
+    said = [(turns, place) for place, one in enumerate(conversations) for turns in one.episode.by_session().values()]
+    ordered = sorted(said, key=lambda session: session[0][-1].at)
+    sessions: list[list[Session]] = [[] for _ in conversations]
     now = ordered[0][0][0].at - _STEP
     for number, (turns, place) in enumerate(ordered, 1):
         utterances: list[Utterance] = []
         for turn in turns:
             now = max(now + _STEP, turn.at)
             utterances.append(replace(_said(turn, len(utterances) + 1, number), at=now))
-        sessions.append(Session(number, tuple(utterances)))
-        of_episode.setdefault(place, []).append(sessions[-1])
-    return tuple(sessions), of_episode
+        sessions[place].append(Session(number, tuple(utterances)))
+    return sessions
 
 
 def _said(turn: Turn, number: int, session: int) -> Utterance:
@@ -208,9 +204,7 @@ def load_cases(path: Path, limit: int | None = None) -> list[Case]:
 
 def locomo_cases(path: Path, limit: int | None = None) -> list[Case]:
     """Read the conversations of a LoCoMo file, with or without questions; raises as `load_cases`."""
-    episodes = load_episodes(path, "locomo", limit=limit)
-    samples = {sample.source: sample for sample in locomo_records(path)}
-    return [own_questions(episode, samples[episode.source]) for episode in episodes]
+    return [own_questions(episode, sample) for episode, sample in with_records(path, "locomo", limit)]
 
 
 def remembered(agent: Agent, case: Case, records: str) -> tuple[EventView, dict[int, int]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ld_agent.config import Config
 from ld_agent.datasets import format_of, load_dialogues, load_episodes
-from ld_agent.datasets.naming import free_names, named_dialogue
+from ld_agent.datasets.dialogsum import free_names, named_dialogue
 from ld_agent.evaluation.metrics import Measure, bleu, mean, meteor, rouge
 from ld_agent.evaluation.run_files import Item, Prediction
 from ld_agent.evaluation.tasks.module_task import Answer, ModuleTask

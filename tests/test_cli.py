@@ -11,7 +11,6 @@ from cli_commands import CommandLine, light_config, run_real
 
 import ld_agent.cli
 import ld_agent.storage.sqlite.store
-from ld_agent import __version__
 
 
 @pytest.mark.parametrize(
@@ -45,17 +44,6 @@ def test_a_group_called_bare_shows_its_help(command_line: CommandLine, group: li
     ran = command_line(*group)
     assert (ran.code, ran.err) == (2, "")
     assert "Commands" in ran.out
-
-
-@pytest.mark.parametrize("flag", ["-h", "--help"])
-def test_help_is_asked_for_either_way(command_line: CommandLine, flag: str):
-    ran = command_line("run", flag)
-    assert (ran.code, ran.err) == (0, "")
-    assert "--teacher-forced" in ran.out
-
-
-def test_the_version(command_line: CommandLine):
-    assert command_line("--version").out == f"ld_agent {__version__}\n"
 
 
 def test_an_unforeseen_error_is_one_line_too(

@@ -118,11 +118,6 @@ def test_the_end_of_the_input_ends_the_session(command_line: CommandLine, tmp_pa
     assert [row["view"] for row in rows if row.get("kind") == "record"] == ["events"]
 
 
-def test_an_empty_input(command_line: CommandLine, tmp_path: Path):
-    ran = command_line("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db", stdin="")
-    assert (ran.code, ran.err) == (0, "")
-
-
 def test_odd_bytes(command_line: CommandLine, tmp_path: Path):
     odd = (
         b"\xff\xfe caf\xe9 \x00\x07\x1b[2J\x1b]0;title\x07 \xf0\x9f\x90\x9d \xd9\x85 \xe4\xbd\xa0 [bold] [/b]\r\n"

@@ -11,7 +11,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from cli_commands import CommandLine, conversation_line, run_real, scripted_config, start
+from cli_commands import CommandLine, conversation_line, run_real, scripted_config
 
 from ld_agent.agent import Agent
 from ld_agent.config import Config, load_config
@@ -75,13 +75,6 @@ def test_list_says_until_when_a_trait_held(command_line: CommandLine, store: Pat
     assert "until 20 March 2024" in command_line(*command).out
     [row] = [row for row in json.loads(command_line(*command, "--json").out) if row["id"] == trait.id]
     assert (row["holds_until"], row["ended_by"]) == ("2024-03-20T09:00:00.000000+00:00", "u1")
-
-
-def test_list_of_an_empty_store(command_line: CommandLine, store: Path, tmp_path: Path):
-    for name in ("a", "[/b]"):
-        assert command_line("memory", "delete", "--store", store, "--conversation", name, "--yes").code == 0
-    assert json.loads(command_line("memory", "list", "--store", store, "--json").out) == []
-    assert "no conversations yet" in command_line("memory", "list", "--store", store).out
 
 
 def test_search_gives_records_with_their_numbers(command_line: CommandLine, store: Path):
@@ -228,39 +221,6 @@ def test_a_file_that_is_not_a_store(command_line: CommandLine, tmp_path: Path):
     assert (ran.code, len(ran.err.splitlines())) == (1, 1)
     assert "not an ld_agent store" in ran.err
     assert path.read_bytes() == before
-
-
-def test_the_real_command_gives_one_json_value_and_nothing_else(store: Path, tmp_path: Path):
-    ran = run_real("memory", "search", "bees", "--store", store, "--json", cwd=tmp_path)
-    assert (ran.code, ran.err) == (0, "")
-    assert len(json.loads(ran.out)) == 3
-
-
-def test_debug_shows_the_traceback_and_nothing_else_does(tmp_path: Path):
-    missing = tmp_path / "missing.db"
-    plain = run_real("memory", "list", "--store", missing)
-    assert (plain.code, plain.err.splitlines()[0][:9], len(plain.err.splitlines())) == (1, "ld-agent:", 1)
-    debugged = run_real("memory", "list", "--store", missing, "--debug")
-    assert debugged.code == 1
-    assert debugged.err.startswith("Traceback")
-    assert str(missing) in debugged.err
-
-
-def test_a_reader_who_leaves_early_gets_no_traceback(tmp_path: Path):
-    """As in ``ld-agent memory export - --store me.db | head -1``, with more to come than a pipe holds."""
-    path = tmp_path / "me.db"
-    store = Store(path)
-    key = store.open_conversation("a", "Sam").key
-    for _ in range(4):
-        store.append(key, "Ann", "bees " * 20_000, None, 3600.0, lambda: datetime(2024, 3, 1, tzinfo=UTC))
-    store.close()
-    with start("memory", "export", "-", "--store", path) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert json.loads(process.stdout.readline())
-        process.stdout.close()
-        assert process.stderr.read() == b""
-    assert process.returncode == 1
 
 
 def test_an_output_that_cannot_show_a_character_shows_a_substitute(command_line: CommandLine, tmp_path: Path):

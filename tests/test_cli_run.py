@@ -111,28 +111,14 @@ def test_store_path_may_be_an_override(command_line: CommandLine, three: Path, t
     assert len(stored_texts(kept, "a")) == 8
 
 
-def test_a_broken_line_is_named_and_can_be_skipped(command_line: CommandLine, tmp_path: Path):
-    path = tmp_path / "broken.jsonl"
-    path.write_text(conversation_line("a") + '{"id": "b", "agent": \n' + conversation_line("c"), encoding="utf-8")
-    config = light_config(tmp_path)
-    ran = command_line("run", path, "-c", config)
-    assert (ran.code, ran.out) == (1, "")
-    assert f"{path}, line 2" in ran.err
-    assert "--lenient" in ran.err
-    assert len(ran.err.splitlines()) == 1
-    ran = command_line("run", path, "-c", config, "--lenient")
-    assert ran.code == 0
-    assert {row["conversation"] for row in ran.lines} == {"a", "c"}
-    skipped, counted = ran.err.splitlines()
-    assert f"skipped: {path}, line 2" in skipped
-    assert counted == "1 broken part of the data skipped"
-
-
 def test_nothing_to_play(command_line: CommandLine, tmp_path: Path):
     path = tmp_path / "bad.jsonl"
     path.write_text('{"id": "b", "agent": "Sam", "sessions": 3}\n', encoding="utf-8")
-    ran = command_line("run", path, "-c", light_config(tmp_path), "--lenient", "--format", "jsonl")
+    command = ("run", path, "-c", light_config(tmp_path), "--format", "jsonl")
+    assert f"{path}, line 1" in command_line(*command).err
+    ran = command_line(*command, "--lenient")
     assert ran.code == 1
+    assert "1 broken part of the data skipped" in ran.err
     assert "contains no conversation to play" in ran.err
 
 
@@ -200,16 +186,6 @@ def test_a_line_broken_off_by_a_kill_is_left_out(command_line: CommandLine, thre
     assert ran.code == 0
     assert "incomplete and has been removed" in ran.err
     assert len([json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]) == 12
-
-
-def test_another_conversation_under_the_same_id_is_refused(command_line: CommandLine, three: Path, tmp_path: Path):
-    config, store = light_config(tmp_path), tmp_path / "run.db"
-    assert command_line("run", three, "-c", config, "--store", store, "--limit", 1).code == 0
-    other = tmp_path / "other.jsonl"
-    other.write_text(conversation_line("a", text="I sail"), encoding="utf-8")
-    ran = command_line("run", other, "-c", config, "--store", store)
-    assert ran.code == 1
-    assert "another conversation 'a'" in ran.err
 
 
 def test_odd_text_goes_through(command_line: CommandLine, tmp_path: Path):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ld_agent.datasets.records import parse_json
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.files import drop_unfinished_line, write_lines
 
@@ -167,11 +168,7 @@ def values_of(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the complete lines of a file with their numbers; none if there is no file."""
     lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []  # without an incomplete last line
     for number, line in enumerate(lines, 1):
-        try:
-            value = json.loads(line)
-        except ValueError as exc:
-            raise DataFileError(path, number, f"not JSON ({exc}); remove the line and run again") from exc
-        if isinstance(value, dict):
+        if isinstance(value := parse_json(line.decode("utf-8", "replace"), path, number), dict):
             yield number, value
 
 

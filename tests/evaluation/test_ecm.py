@@ -22,7 +22,6 @@ from ld_agent.datasets.base import Episode, Turn
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation import played
 from ld_agent.evaluation.run_files import Prediction
-from ld_agent.evaluation.runner import perform
 from ld_agent.evaluation.tasks.ecm import (
     ASSISTANT,
     USER,
@@ -283,36 +282,6 @@ def summary_of(request: Request) -> str:
     return f"User and Assistant talked about {subject} line by line."
 
 
-def scripted(tmp_path: Path) -> Config:
-    script = {
-        "generator": "The bees are well.",
-        "summarizer": "User and Assistant talked of bees.",
-        "extractor": "NO_TRAIT",
-    }
-    return parse_config(
-        {"backbone": {"kind": "scripted", "script": script}, "store": {"path": str(tmp_path / "unused.db")}}
-    )
-
-
-def test_a_benchmark_run_is_saved_and_resumes(tmp_path: Path):
-    file, out = tmp_path / "continuing.jsonl", tmp_path / "run"
-    write_samples(file, "continuing", samples(2), {})
-    config = scripted(tmp_path)
-    run = perform(EcmTask(file, config), config, "scripted", data=file, out=out, limit=None)
-    assert run is not None
-    assert [(p.key, p.text) for p in run.predictions] == [
-        ("s0/1", "The bees are well."),
-        ("s1/1", "The bees are well."),
-    ]
-    assert run.task == "ecm-continuing"
-    assert not (tmp_path / "unused.db").exists()
-    again = perform(EcmTask(file, config), config, "scripted", data=file, out=out, limit=None)
-    assert again is not None
-    assert again.predictions == run.predictions
-    with pytest.raises(InputError, match="give another --out"):
-        perform(EcmTask(file, config, merge=1), config, "scripted", data=file, out=out, limit=None)
-
-
 def test_rouge_of_answers_by_hand():
     # "the bees are well" against "the bees are fine today": 3 of 4 and of 5 words, 2 of 3 and of 4 pairs
     found = ecm_measures([Prediction("a", "e", 1, ("the bees are fine today",), "the bees are well")])
@@ -342,25 +311,6 @@ def test_memory_quality_by_hand():
     found = {name: measure.overall for name, measure in memory_measures(predictions).items()}
     by_hand = {"precision": 3 / 5 / 2, "recall": 3 / 6 / 2, "f1": 6 / 11 / 2, "frequency": 2 / 12, "length": 5 / 2}
     assert found == pytest.approx(by_hand)
-
-
-def test_memories_are_compared_with_annotations(tmp_path: Path):
-    file = tmp_path / "data.jsonl"
-    utterances = [{"speaker": t.speaker, "text": t.text, "at": t.at.isoformat()} for t in episode(sessions=2).turns]
-    line = {
-        "id": "e1",
-        "agent": "Bob",
-        "personas": {"Ann": ["I keep bees."]},
-        "sessions": [utterances[:4], utterances[4:]],
-    }
-    file.write_text(json.dumps(line) + "\n")
-    task = MemoryTask(file, Config())
-    run = perform(task, scripted(tmp_path), "scripted", data=file, out=None, limit=None)
-    assert run is not None
-    [prediction] = run.predictions
-    assert prediction.references == ("I keep bees.",)
-    assert prediction.text == " ".join(["User and Assistant talked of bees."] * 2)
-    assert prediction.details["records"] == 2
 
 
 def test_references_are_annotated_traits_or_else_personas():

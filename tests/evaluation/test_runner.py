@@ -177,5 +177,5 @@ def test_invalid_runs_are_rejected(tmp_path: Path, data: Path):
     with pytest.raises(DataFileError, match=r"predictions\.jsonl, line 3: not a prediction.*no reference"):
         read_run(out)
     (out / "predictions.jsonl").write_text("{}\nnot json\n", encoding="utf-8")
-    with pytest.raises(DataFileError, match="line 2: not JSON"):
+    with pytest.raises(DataFileError, match="line 2: invalid JSON"):
         read_run(out)

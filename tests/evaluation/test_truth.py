@@ -216,15 +216,6 @@ def test_the_page_exports_labels(tmp_path: Path):
     assert json.loads((tmp_path / "labels").read_text()) == {"id": "0.0", "label": "passing"}
 
 
-def test_a_trait_of_the_embedded_model_comes_with_its_line(tmp_path: Path):
-    said = (("Ann", "I have a beagle named Biscuit."), ("Sam", "Nice!"))
-    turns = [{"speaker": who, "text": text, "at": "2024-03-01T18:00:00Z"} for who, text in said]
-    (tmp_path / "c.jsonl").write_text(json.dumps({"id": "c", "agent": "Sam", "utterances": turns}) + "\n")
-    stored = statements_of(tmp_path / "c.jsonl", load_config("default", ["memory.views=[none]"]))
-    [dog] = [s for s in stored if "beagle" in s["text"]]
-    assert (dog["kind"], dog["speaker"], dog["lines"]) == ("trait", "Ann", [FIRST, said[0]])
-
-
 def test_the_messy_chats_are_two_sessions_of_two_friends_each():
     chats = list(load_episodes(MESSY))
     assert len(chats) == 10

@@ -44,12 +44,8 @@ class Head:
         return all(key in self.first for key in keys)
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
-    """A format: how its files begin, and who reads them."""
-
-    recognises: Callable[[Head], bool]
-    read: Callable[[Part], Iterator[Message]]
+Format = tuple[Callable[[Head], bool], Callable[[Part], Iterator[Message]]]
+"""How the files of a format begin, and who reads them."""
 
 
 def _openwebui(head: Head) -> bool:
@@ -77,20 +73,20 @@ def _slack(head: Head) -> bool:
 
 
 READERS: Mapping[str, tuple[Format, ...]] = {
-    "chatgpt": (Format(lambda head: isinstance(head.first.get("mapping"), Mapping), chatgpt),),
-    "claude": (Format(lambda head: head.has("chat_messages"), claude),),
-    "openwebui": (Format(_openwebui, openwebui),),
-    "librechat": (Format(_librechat, librechat),),
-    "telegram": (Format(_telegram, telegram),),
-    "discord": (Format(lambda head: {"author", "timestamp"} <= {*head.message} and head.has("channel"), discord),),
-    "slack": (Format(_slack, slack),),
-    "sillytavern": (Format(lambda head: head.has("character_name") or head.has("mes", "is_user"), sillytavern),),
+    "chatgpt": ((lambda head: isinstance(head.first.get("mapping"), Mapping), chatgpt),),
+    "claude": ((lambda head: head.has("chat_messages"), claude),),
+    "openwebui": ((_openwebui, openwebui),),
+    "librechat": ((_librechat, librechat),),
+    "telegram": ((_telegram, telegram),),
+    "discord": ((lambda head: {"author", "timestamp"} <= {*head.message} and head.has("channel"), discord),),
+    "slack": ((_slack, slack),),
+    "sillytavern": ((lambda head: head.has("character_name") or head.has("mes", "is_user"), sillytavern),),
     "signal": (
-        Format(_signal_json, signal),
-        Format(lambda head: head.markdown and any(map(signal_head, head.lines)), signal_text),
+        (_signal_json, signal),
+        (lambda head: head.markdown and any(map(signal_head, head.lines)), signal_text),
     ),
-    "messages": (Format(lambda head: any(map(apple_time, head.lines)), messages),),
-    "whatsapp": (Format(lambda head: any(map(head_of, head.lines)), whatsapp),),
+    "messages": ((lambda head: any(map(apple_time, head.lines)), messages),),
+    "whatsapp": ((lambda head: any(map(head_of, head.lines)), whatsapp),),
 }
 FORMATS = tuple(READERS)
 ASSISTANTS = frozenset({"chatgpt", "claude", "openwebui", "librechat", "sillytavern"})
@@ -109,7 +105,7 @@ def format_of(export: Export, wanted: str | None = None) -> str:
     for part in export.parts() if wanted in (None, *FORMATS) else ():
         head = _head(part)
         for name, formats in READERS.items():
-            if wanted in (None, name) and any(each.recognises(head) for each in formats):
+            if wanted in (None, name) and any(recognises(head) for recognises, _ in formats):
                 return name
     if wanted:
         raise InputError(f"{export.path} has no file in the format {wanted}; the formats are {', '.join(FORMATS)}")
@@ -126,12 +122,12 @@ def read(export: Export, name: str) -> Iterator[Message]:
         DataFileError: a file is cut off or broken; what comes before has been read.
     """
     chosen = [
-        (part, each.read)
+        (part, reader)
         for part in export.parts()
-        for each in [next((f for f in READERS[name] if f.recognises(_head(part))), None)]
-        if each is not None
+        for head in [_head(part)]
+        for reader in [reader for recognises, reader in READERS[name] if recognises(head)][:1]
     ]
-    export.done, export.total = 0, sum(export.size(part.name) for part, _ in chosen)
+    export.passed, export.total = 0, sum(export.size(part.name) for part, _ in chosen)
     for part, reader in chosen:
         for message in reader(part):
             if message.text.strip(" \t\r\n\0"):

@@ -33,7 +33,8 @@ class Export:
     Attributes:
         left: how much was left out, by reason.
         shared: what a reader notes for the other files.
-        done, total: bytes read so far, and of all files.
+        reading: the file that is being read.
+        passed, total: bytes of the files that were read, and of all.
 
     Raises:
         InputError: there is no such file, or it is a broken archive.
@@ -43,13 +44,19 @@ class Export:
         self.path, self.zone = path, zone
         self.left: Counter[str] = Counter()
         self.shared: dict[str, Any] = {}
-        self.done = self.total = 0
+        self.reading: BinaryIO | None = None
+        self.total = self.passed = 0
         if not path.exists():
             raise InputError(f"no file {path}; check the path")
         try:
             self._zip = zipfile.ZipFile(path) if path.is_file() and zipfile.is_zipfile(path) else None
         except (OSError, zipfile.BadZipFile) as exc:
             raise InputError(f"{path} cannot be opened ({exc}); download the export again") from exc
+
+    @property
+    def done(self) -> int:
+        """Bytes read so far."""
+        return self.passed + (self.reading.tell() if self.reading else 0)
 
     def parts(self) -> list[Part]:
         """The text files, in the order of their names."""
@@ -102,17 +109,27 @@ class Part:
     def folder(self) -> str:
         return Path(self.name).parent.name
 
-    def text(self) -> TextIO:
-        """The content as text, to be closed by the caller; bytes that are not UTF-8 or UTF-16 become U+FFFD.
+    @contextmanager
+    def text(self) -> Iterator[TextIO]:
+        """The content as text; bytes that are not UTF-8 or UTF-16 become U+FFFD.
 
         Raises:
             DataFileError: the archive is damaged; also while the text is read.
         """
-        with self.export.opened(self.name) as raw, _damage_named(self.export, self.name):
-            start = raw.read(2)
-        encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-        metered = io.BufferedReader(_Metered(self, self.export.opened(self.name)), PIECE)
-        return io.TextIOWrapper(metered, encoding, errors="replace")
+        export = self.export
+        try:
+            with export.opened(self.name) as raw:
+                encoding = "utf-16" if raw.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+                raw.seek(0)
+                export.reading = raw
+                with io.TextIOWrapper(raw, encoding, errors="replace") as stream:
+                    yield stream
+                    export.passed, export.reading = export.done, None
+        except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as exc:
+            what = f"{self.name} cannot be read from here on ({exc}); download or export it again"
+            raise DataFileError(export.path, None, what) from exc
+        finally:
+            export.reading = None
 
     def lines(self) -> Iterator[str]:
         """The lines of a text file, without their ends."""
@@ -154,37 +171,6 @@ class Part:
             except ValueError as exc:
                 what = f"{self.name} is cut off or not JSON from here on ({exc}); download or export it again"
                 raise DataFileError(self.export.path, None, what) from exc
-
-
-@contextmanager
-def _damage_named(export: Export, name: str) -> Iterator[None]:
-    """Read a file of an export, which may be a damaged archive."""
-    try:
-        yield
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as exc:
-        what = f"{name} cannot be read from here on ({exc}); download or export it again"
-        raise DataFileError(export.path, None, what) from exc
-
-
-class _Metered(io.RawIOBase):
-    """A file whose reading is counted."""
-
-    def __init__(self, part: Part, file: BinaryIO) -> None:
-        self._part, self._file = part, file
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        with _damage_named(self._part.export, self._part.name):
-            data = self._file.read(len(buffer))
-        buffer[: len(data)] = data
-        self._part.export.done += len(data)
-        return len(data)
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
 
 
 class _Json:

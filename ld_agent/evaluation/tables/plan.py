@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from ld_agent.evaluation.judging.verdicts import MEASURES, PEOPLE
-from ld_agent.evaluation.tables.facts import settings_for
+from ld_agent.evaluation.tables.arms import DEFAULT, LD_AGENT, Settings, based_on, settings_for, typed, values_of
 from ld_agent.evaluation.tables.paper_figures import Column, OurRow, PaperTable, Where, satisfied
-from ld_agent.evaluation.tables.published import DEFAULT, LD_AGENT, Values, based_on, typed, values_of
 from ld_agent.files import shipped_path
 
 DATA = {
@@ -299,7 +298,7 @@ def _adapter(config: str, name: str) -> str:
     return f"adapters/{_slug(config)}/{name}"
 
 
-def _untuned(wanted: Where, base: str) -> Values:
+def _untuned(wanted: Where, base: str) -> Settings:
     """Settings of modules that are untuned in a row: no adapter, and the prompts of `paper`."""
     names = ("adapter", "prompting", "grounded", *(["repetition_penalty"] if base == LD_AGENT else []))
     keys = (f"modules.{TUNED[fact]}.{name}" for fact in TUNED if wanted.get(fact) is False for name in names)

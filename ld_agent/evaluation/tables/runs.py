@@ -18,7 +18,7 @@ from typing import Any
 
 from ld_agent.config import parse_config
 from ld_agent.datasets import format_of
-from ld_agent.errors import ConfigError, DataFileError, InputError, LDAgentError
+from ld_agent.errors import ConfigError, InputError, LDAgentError
 from ld_agent.evaluation.fallbacks import Counts, in_words, of_predictions
 from ld_agent.evaluation.judging.judge import ASPECTS
 from ld_agent.evaluation.judging.verdicts import (
@@ -31,7 +31,7 @@ from ld_agent.evaluation.judging.verdicts import (
 )
 from ld_agent.evaluation.metrics import Measure
 from ld_agent.evaluation.run_files import SCORES, complete_run, runs_under
-from ld_agent.evaluation.tables.facts import facts_of
+from ld_agent.evaluation.tables.arms import facts_of
 from ld_agent.evaluation.tables.paper_figures import CORPORA, Facts, Where, satisfied
 from ld_agent.evaluation.tasks.registry import TASKS
 from ld_agent.files import write_json
@@ -46,38 +46,24 @@ class Entry:
     Attributes:
         backbone: shown in the row's label; without a run, the data.
         facts: what it is, for `matches`: task, corpus, session or benchmark; and of a run, `FACTS`.
+        hash: identifies it.
+        system: the same for entries of one configuration over different data.
         figures: by measure; a float is shown with two decimals.
         note: shown under the table.
+        fallbacks: how often its mechanisms fell back; {}: nothing was counted.
     """
 
     folder: Path
+    name: str
     backbone: str
     facts: Facts
+    hash: str
+    system: str
     figures: Mapping[str, float | int] = field(default_factory=dict)
     note: str = ""
+    data_sha256: str = ""
+    fallbacks: Counts = field(default_factory=dict)
     verdicts: list[Judged] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        return f"{self.facts['task']} of {self.backbone}"
-
-    @property
-    def hash(self) -> str:
-        return json.dumps([str(self.folder), self.backbone, dict(self.facts)])
-
-    @property
-    def system(self) -> str:
-        """The same for entries of one configuration over different data."""
-        return self.hash
-
-    @property
-    def data_sha256(self) -> str:
-        return ""
-
-    @property
-    def fallbacks(self) -> Counts:
-        """How often its mechanisms fell back; {}: nothing was counted."""
-        return {}
 
     def count(self, session: int | None) -> int:
         """Number of predictions of a session; None: of all. Without a run, rows rather than columns have sessions."""
@@ -107,7 +93,9 @@ def figures_under(folder: Path, left_out: list[str]) -> Iterator[Entry]:
     for path in sorted(folder.rglob(f"*{FIGURES}")):
         try:
             for row in json.loads(path.read_text(encoding="utf-8"))["figures"]:
-                yield Entry(path.parent, row["data"], row["facts"], row["values"], row["note"])
+                data, facts, values, note = (row[key] for key in ("data", "facts", "values", "note"))
+                which = json.dumps([str(path), data, facts])
+                yield Entry(path.parent, f"{facts['task']} of {data}", data, facts, which, which, values, note)
         except (OSError, ValueError, KeyError, TypeError) as exc:
             left_out.append(f"{path}: not figures ({exc!r}); make them again with ld-agent statistics, or judge agree")
 
@@ -131,36 +119,20 @@ class TableRun(Entry):
             config = parse_config(header["config"], str(folder))
         except ConfigError as exc:
             raise ConfigError(f"{exc}: the run was made by another version; repeat it") from exc
-        corpus = _corpus(Path(header["data"]))
         section = config.modules.generator.backbone or config.backbone
-        facts = {"task": self.run.task, "corpus": corpus} | facts_of(config)
-        super().__init__(folder, short_name(section.model), facts)
+        super().__init__(
+            folder,
+            self.run.name,
+            short_name(section.model),
+            {"task": self.run.task, "corpus": _corpus(Path(header["data"]))} | facts_of(config),
+            hash=str(header["hash"]),
+            system=json.dumps([self.run.name, {**header["config"], "store": None}], sort_keys=True),
+            data_sha256=str(header["data_sha256"]),
+            fallbacks=of_predictions(self.run.predictions),
+        )
+        self.sessions = sorted({p.session for p in self.run.predictions})
         self.note = self._note()
         self._measures: dict[str, Measure] | None = None
-
-    @property
-    def name(self) -> str:
-        return self.run.name
-
-    @property
-    def hash(self) -> str:
-        return str(self.run.header["hash"])
-
-    @property
-    def system(self) -> str:
-        return json.dumps([self.run.name, {**self.run.header["config"], "store": None}], sort_keys=True)
-
-    @property
-    def data_sha256(self) -> str:
-        return str(self.run.header["data_sha256"])
-
-    @property
-    def fallbacks(self) -> Counts:
-        return of_predictions(self.run.predictions)
-
-    @property
-    def sessions(self) -> list[int]:
-        return sorted({p.session for p in self.run.predictions})
 
     def count(self, session: int | None) -> int:
         return sum(1 for p in self.run.predictions if session in (None, p.session))
@@ -215,10 +187,7 @@ class TableRun(Entry):
         path = self.folder / SCORES
         if not path.is_file():
             return None
-        try:
-            scores = json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError) as exc:
-            raise DataFileError(path, None, f"no scores ({exc}); score the run again with ld-agent eval score") from exc
+        scores = json.loads(path.read_text("utf-8"))
         if scores.get("hash") != self.hash:
             raise InputError(f"{path} was made for another configuration (hash differs); score the run again")
         whole = session is None or self.sessions == [session]

@@ -14,7 +14,7 @@ from ld_agent.errors import InputError
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.revising.correcting import correct
 from ld_agent.running.stream import AsyncReplyStream, SyncReplyStream
-from ld_agent.state import Listener, Relation, session_ended
+from ld_agent.state import Relation, session_ended
 from ld_agent.steps import Steps, arun, run
 from ld_agent.turn import Turn, checked_reply_time
 from ld_agent.types import (
@@ -44,9 +44,9 @@ class Conversation:
     def __init__(self, relation: Relation, thread: str, learn_later: Callable[[Relation], None] | None = None) -> None:
         self.relation, self.thread, self._learn_later = relation, thread, learn_later
         self._resources, self._store = relation.resources, relation.resources.store
-        beta, clock = self._resources.config.memory.beta, self._resources.clock
-        self._cache = ShortTermCache(self._store, relation.key, beta, clock, thread)
-        self._listener = Listener(self._cache, relation.agent_name, self._resources.config.agent.user)
+        config, kept = self._resources.config, (self._store, relation.key)
+        beta, clock, names = config.memory.beta, self._resources.clock, (relation.agent_name, config.agent.user)
+        self._cache = ShortTermCache(*kept, beta, clock, thread, *names)
         self._revision = relation.revision
         self.last_reply: Reply | None = None
 
@@ -177,7 +177,7 @@ class Conversation:
         Raises: as `respond`.
         """
         with self._inside():
-            return self._listener.hear(text, speaker, at, checked_channel(channel))
+            return self._cache.hear(text, speaker, at, checked_channel(channel))
 
     def messages(self, text: str, speaker: str | None = None, at: datetime | str | None = None) -> Prompt:
         """Store an utterance and return the prompt for its reply, for use with your own model.
@@ -188,7 +188,7 @@ class Conversation:
         Raises: as `respond`.
         """
         with self._inside():
-            turn = Turn(self.relation, self._cache, self._listener.hear(text, self._listener.answerable(speaker), at))
+            turn = Turn(self.relation, self._cache, self._cache.hear(text, self._cache.answerable(speaker), at))
             prompting = self.relation.resources.config.modules.generator.prompting
             situation = run(turn.situation(), self.relation.complete)
             prompted = turn.prompted(situation, "direct" if prompting == "brief" else None)
@@ -386,9 +386,9 @@ class Conversation:
     ) -> Steps[Reply]:
         with self._mirrors():
             recorded = None if recorded is None else checked_text(recorded)
-            waiting = self._listener.unanswered() if text is None else None
+            waiting = self._cache.unanswered() if text is None else None
             reply_time = checked_reply_time(waiting.at if waiting else None if at is None else utc(at), reply_at)
-            heard = waiting or self._listener.hear(text or "", self._listener.answerable(speaker), at)
+            heard = waiting or self._cache.hear(text or "", self._cache.answerable(speaker), at)
             turn = Turn(self.relation, self._cache, heard, on_text, interruptible, options or ReplyOptions())
             turn.watch.lap("store")
             self.last_reply = yield from turn.reply(reply_time, recorded)

@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ld_agent.backbones.reasoning import without_reasoning
 from ld_agent.checks.attribution import own_traits
 from ld_agent.checks.kept import over, true_traits
 from ld_agent.checks.learned import StatementCheck
@@ -21,27 +20,15 @@ from ld_agent.languages import AUTO, detected, language
 from ld_agent.memory.persona_bank import PersonaBank
 from ld_agent.memory.running import recalled_lines
 from ld_agent.memory.short_term import ShortTermCache
-from ld_agent.memory.views.enabled import EnabledViews, Remembered
+from ld_agent.memory.views.enabled import EnabledViews, Remembered, attempted
 from ld_agent.memory.when import dated, held
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.replies import is_stock_phrase
-from ld_agent.running.pending import attempted
 from ld_agent.running.turnstile import Turnstile
 from ld_agent.steps import Steps, side_by_side
 from ld_agent.storage.base import TRAITS
 from ld_agent.storage.columns import EPOCH
-from ld_agent.types import (
-    Recalled,
-    Record,
-    Trait,
-    Utterance,
-    as_known,
-    checked_name,
-    checked_text,
-    name_key,
-    utc,
-    zoned,
-)
+from ld_agent.types import Recalled, Record, Trait, Utterance, utc
 
 if TYPE_CHECKING:
     from ld_agent.memory.views.base import Query, ViewContext
@@ -296,58 +283,6 @@ class Relation:
                 self._merge([(u, self._dated(u, true, before))], ended)
 
         return (yield from attempted(self._store, self.key, TRAITS, list(by_id), learn, "for their traits"))
-
-
-class Listener:
-    """What enters one thread.
-
-    Args:
-        cache: the thread's running session.
-        agent: the agent's name.
-        user: the name of a speaker who gives none.
-    """
-
-    def __init__(self, cache: ShortTermCache, agent: str, user: str) -> None:
-        self._cache, self._agent, self._user = cache, agent, user
-
-    def hear(self, text: str, speaker: str | None, at: datetime | str | None, channel: str = "chat") -> Utterance:
-        """Append an utterance to the running session; the agent's without its reasoning.
-
-        Raises:
-            InputError: an unusable text, name or time.
-        """
-        name = self._known(self._user if speaker is None else checked_name(speaker))
-        if name == self._agent and isinstance(text, str):
-            text = without_reasoning(text)
-        return self._cache.append(name, checked_text(text), None if at is None else zoned(at), channel)
-
-    def _known(self, name: str) -> str:
-        """A name as it was first written here; the agent's and the user's as configured."""
-        return as_known(name, [self._agent, *self._cache.speakers(), self._user])
-
-    def answerable(self, speaker: str | None) -> str:
-        """The name of a speaker whom the agent can answer.
-
-        Raises:
-            InputError: the speaker is the agent.
-        """
-        name = self._user if speaker is None else speaker
-        if isinstance(name, str) and name_key(name) == name_key(self._agent):
-            raise InputError(
-                f"speaker {name!r} is the agent itself, which does not answer itself; give another name, or use observe"
-            )
-        return name
-
-    def unanswered(self) -> Utterance:
-        """What was said last, if the agent has not answered it.
-
-        Raises:
-            InputError: there is nothing to answer.
-        """
-        running = self._cache.utterances
-        if not running or running[-1].speaker == self._agent:
-            raise InputError("the running session has no unanswered utterance; use respond(text)")
-        return running[-1]
 
 
 def session_ended(relation: Relation, cache: ShortTermCache, at: datetime | str | None) -> Steps[list[Record]]:

@@ -222,7 +222,7 @@ class Turn:
         return Situation(
             *talk,
             *(guidance.steps, guidance.examples),
-            labelled=views.combined,
+            labelled=len(views.views) > 1,
             decides=views.decides,
             quotes=self._dated(self.quotes),
             passages=tuple(map(self._dated, self.passages)),

@@ -16,7 +16,7 @@ from cli_commands import CommandLine, conversation_line, run_real, scripted_conf
 from ld_agent.agent import Agent
 from ld_agent.config import Config, load_config
 from ld_agent.datasets import load_episodes
-from ld_agent.memory.index.hybrid import TIME, weighted
+from ld_agent.memory.scoring import TIME, weighted
 from ld_agent.running.replay import replay
 from ld_agent.storage.sqlite.store import Store
 

@@ -11,7 +11,7 @@ import pytest
 from cli_commands import CommandLine, conversation_line, light_config, run_real, start
 
 from ld_agent.files import shipped_path
-from ld_agent.memory.index.hybrid import TIME, weighted
+from ld_agent.memory.scoring import TIME, weighted
 from ld_agent.storage.sqlite.store import Store
 
 SAMPLE = shipped_path("data/samples/three_sessions.jsonl")

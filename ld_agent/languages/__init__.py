@@ -226,11 +226,22 @@ class Language:
                 return self.words.ago[unit][count > 1].format(n=count)
         return self.words.ago["now"][0]
 
-    def told(self, then: datetime, now: datetime) -> str:
-        """Say when something was told: "told on 12 March 2026, 5 weeks ago"."""
-        day, relative = then.date(), self.dates.relative
-        written = relative.as_written("day", day, noun=True) if relative else day.isoformat()
-        return self.words.told.format(date=written, ago=self.ago(then, now))
+    def origin(self, then: datetime, channel: str, now: datetime, *more: str, dated: bool = False) -> str:
+        """Say how long ago something was told, then ``more`` and its channel if that is not the chat: "5 weeks ago, imported".
+
+        Args:
+            dated: say on which day, too: "told on 12 March 2026, 5 weeks ago".
+        """
+        ago = self.ago(then, now)
+        if dated:
+            day, relative = then.date(), self.dates.relative
+            written = relative.as_written("day", day, noun=True) if relative else day.isoformat()
+            ago = self.words.told.format(date=written, ago=ago)
+        return self.with_channel(", ".join([ago, *more]), channel)
+
+    def with_channel(self, text: str, channel: str) -> str:
+        """A text followed by the channel of what it names, if that is not the chat."""
+        return f"{text}, {self.words.channels[channel]}" if channel in self.words.channels else text
 
     def said(self, speaker: str, text: str) -> str:
         """Render an utterance as a record of its own."""

@@ -1,6 +1,18 @@
 """Equations (1)–(3) of LD-Agent as pure functions over arrays: n records at once, no store, no text, no clock. Also the
 named scorers: ``paper`` is equation (2) exactly, ``hybrid`` is ours, ``dense`` and ``bm25`` are simple baselines.
 
+    s_overall = W · (s_sem, s_sent, s_word, s_pass, s_like, s_date) + w_λ λ_t                              (hybrid)
+
+s_sem is the paper's. s_sent is the cosine of the summary's best sentence; s_word is BM25 over utterances and summary,
+averaged with BM25 over the utterances of the one speaker that the question names; s_pass scores the best two-turn
+passages (meaning, rare words, speaker); s_like scores passages similar to the best ones overall (relevance feedback:
+they use other words than the question); s_date is the closeness to the named dates. Passages are combined by a soft
+maximum: the best one dominates, and a session that returns to the subject, as lists and habits do, scores higher than
+one that mentions it once. Every term has a fixed scale, independent of other records. The weights were fitted by
+logistic regression on LoCoMo conversations with leave-one-out validation. Time is added, not multiplied: it decides
+between records that match equally well, and never erases an old one. s_near, the greatest cosine of the summary or any
+passage, is not part of the sum, but decides whether a record is eligible.
+
 Symbols: V_q, V_k topic sets of query and record; t age of the record in seconds; τ time constant in seconds;
 s_sem cosine of the embeddings; s_top topic overlap; λ_t time decay; γ semantic threshold; k records wanted.
 """
@@ -14,10 +26,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.errors import ConfigError
-from ld_agent.memory.index.hybrid import FIRST_LOOK, TIME, formula, weighted
 
 Floats = NDArray[np.floating]
 Counts = NDArray[np.integer]
+
+WEIGHTS: Mapping[str, float] = {
+    "s_sem": 0.95,
+    "s_sent": 4.7,
+    "s_word": 1.35,
+    "s_pass": 6.6,
+    "s_like": 1.65,
+    "s_date": 4.7,
+}
+TIME = 0.01
+"""w_λ"""
+FIRST_LOOK: Mapping[str, float] = {**WEIGHTS, "s_sem": 4.0}
+"""The weights for choosing candidates; before passages are read, s_sem also represents their meaning."""
 
 
 def topic_overlap(shared: Counts, query_size: int, record_sizes: Counts) -> NDArray[np.float64]:
@@ -69,8 +93,21 @@ def paper_score(terms: Terms) -> NDArray[np.float64]:
     return score
 
 
+def weighted(terms: Mapping[str, Floats], weights: Mapping[str, float] = WEIGHTS) -> NDArray[np.float64]:
+    """W · terms, (n,); a missing term counts as 0, and one without weight is ignored.
+
+    Args:
+        terms: by name, each (n,); at least one that has a weight.
+    """
+    first, *others = (name for name in terms if name in weights)
+    score = weights[first] * np.asarray(terms[first], np.float64)
+    for name in others:
+        score += weights[name] * terms[name]
+    return score
+
+
 def hybrid_score(terms: Terms) -> NDArray[np.float64]:
-    """s_sem and the further terms, weighted, and w_λ λ, (n,); see `ld_agent.memory.index.hybrid`."""
+    """W · (s_sem and the further terms) + w_λ λ, (n,)."""
     score: NDArray[np.float64] = weighted({"s_sem": terms.s_sem, **terms.more}) + TIME * terms.decay
     return score
 
@@ -127,7 +164,7 @@ SCORERS: dict[str, Scorer] = {
         Scorer(
             "hybrid",
             hybrid_score,
-            formula(),
+            " + ".join(f"{weight:g} {name}" for name, weight in WEIGHTS.items()) + f" + {TIME:g} λ",
             decided_by="s_near",
             decided_by_is="the cosine of the summary or its nearest passage",
             needs_passages=True,

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 from ld_agent.backbones.base import Completion, Message, Request
-from ld_agent.languages import Language
-from ld_agent.modules.asides import native, with_passed, with_results
 from ld_agent.modules.base import Models
-from ld_agent.modules.situation import Prompted, Situation
+from ld_agent.modules.situation import Prompted, Situation, native, with_passed, with_results
 from ld_agent.passed import NOTHING_PASSED, Aside
 from ld_agent.prompts import as_line, as_name
 from ld_agent.types import Recalled, ReplyOptions
@@ -97,20 +94,24 @@ class Generator:
         memories, the oldest traits, the middle of the utterance.
         """
         notes: list[str] = []
-        situation = with_results(situation, bool(self._native(situation)))
+        if situation.passed.asides:
+            situation = with_results(situation, bool(self._native(situation)))
         if situation.instructions:
             situation = self._with_bounded_instructions(situation, notes)
+        messages = self._fitting(situation)
         for part in _DROPPED:
-            situation = self._without_excess(situation, part, notes)
-        if not self._fits(situation):
+            if messages is None and (items := part.items(situation)):
+                situation = self._without_excess(situation, part, items, notes)
+                messages = self._fitting(situation)
+        if messages is None:
             shortened = self._shortened(situation)
             notes.append(
                 "the utterance is longer than the model's window; its middle was left out of the prompt"
                 if shortened != situation
                 else "the model's window has no room for the instructions; set a larger one or fewer max_new_tokens"
             )
-            situation = shortened
-        return Prompted(self._render(situation), tuple(notes))
+            messages = self._render(shortened)
+        return Prompted(messages, tuple(notes))
 
     def _native(self, situation: Situation) -> tuple[Aside, ...]:
         """The calls and results of tools that the model gets in its own protocol."""
@@ -123,12 +124,9 @@ class Generator:
             return messages
         return with_passed(messages, situation.passed, self._native(situation))
 
-    def _without_excess(self, situation: Situation, part: _Part, notes: list[str]) -> Situation:
-        """The situation with as much of one part as fits the window."""
-        items = part.items(situation)
-        if not items or self._fits(situation):
-            return situation
-        kept = _longest_tail(items, lambda tail: self._fits(part.keep(situation, tail)))
+    def _without_excess(self, situation: Situation, part: _Part, items: tuple[Any, ...], notes: list[str]) -> Situation:
+        """The situation with as much of one part, that has these items, as fits the window."""
+        kept = _longest_tail(items, lambda tail: self._fitting(part.keep(situation, tail)) is not None)
         _note(notes, [part.named(item) for item in items[: len(items) - len(kept)]][:: part.order], part.what)
         return part.keep(situation, kept)
 
@@ -191,12 +189,14 @@ class Generator:
             notes.append("the caller's instructions were cut to a quarter of the model's window")
         return replace(situation, instructions=bounded)
 
-    def _fits(self, situation: Situation) -> bool:
+    def _fitting(self, situation: Situation) -> tuple[Message, ...] | None:
+        """The prompt of a situation; None: it exceeds the window."""
         budget = self._models.prompt_budget("generator") - (DECISION_TOKENS if situation.decides else 0)
         characters = len(situation.heard.text) + sum(len(u.text) for u in situation.context)
         if characters > 16 * budget:  # no tokenizer compresses this much: do not count what cannot fit
-            return False
-        return self._models.count_tokens("generator", self._render(situation)) <= budget
+            return None
+        messages = self._render(situation)
+        return messages if self._models.count_tokens("generator", messages) <= budget else None
 
     def _shortened(self, situation: Situation) -> Situation:
         text = situation.heard.text
@@ -208,7 +208,7 @@ class Generator:
         low, high = min(len(text), SHORTEST_HEARD), len(text)
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if self._fits(cut(middle)) else (low, middle)
+            low, high = (middle, high) if self._fitting(cut(middle)) is not None else (low, middle)
         return cut(low) if low < len(text) else situation
 
 
@@ -222,15 +222,15 @@ def render(situation: Situation, template: str = "generator") -> tuple[Message, 
         template: name of the prompt. What it has after the system message are examples of the agent's manner, left out if
             the answer has another form because it ``decides``.
     """
-    people = situation.people or (situation.heard.speaker,)
+    several = len(situation.people) > 1
     system, *examples = situation.language.prompt(template).render(**_known(situation, template == DIRECT))
     messages = [_with_added(system, situation), *(() if situation.decides else examples)]
     begun = len(messages)
-    for said in (*situation.context, situation.heard):
-        by_agent = said.speaker == situation.agent
-        named_line = not by_agent and (len(people) > 1 or said.channel != "chat")
-        speaker = _with_channel(as_name(said.speaker), said.channel, situation.language)
-        text = f"{speaker}: {as_line(said.text)}" if named_line else as_line(said.text)
+    said = (*situation.context, situation.heard)
+    for one, text in zip(said, list(map(as_line, [one.text for one in said])), strict=True):
+        by_agent = one.speaker == situation.agent
+        if not by_agent and (several or one.channel != "chat"):
+            text = f"{situation.language.with_channel(as_name(one.speaker), one.channel)}: {text}"
         if by_agent and len(messages) == begun:
             messages.append(Message("user", situation.language.words.opening))
         role: Literal["assistant", "user"] = "assistant" if by_agent else "user"
@@ -295,7 +295,10 @@ def _known(situation: Situation, with_date: bool = False) -> dict[str, Any]:
         "agent_traits": known.get(situation.agent, ()),
         "others_traits": [(name, traits) for name, traits in known.items() if name != situation.agent and traits],
         "memories": [(_origin(r, situation, with_date), r.record.text) for r in situation.recalled],
-        "quotes": [(_when(u.at, u.channel, situation, with_date), u.speaker, u.text) for u in situation.quotes],
+        "quotes": [
+            (situation.language.origin(u.at, u.channel, situation.heard.at, dated=with_date), u.speaker, u.text)
+            for u in situation.quotes
+        ],
     }
 
 
@@ -313,19 +316,7 @@ def _origin(recalled: Recalled, situation: Situation, with_date: bool = False) -
         more.append(language.words.kinds.get(record.view, record.view))
     if record.said_by and situation.heard.speaker not in record.said_by:
         more.append(language.words.said_by.format(names=language.named(record.said_by)))
-    return _when(record.at, record.channel, situation, with_date, *more)
-
-
-def _when(at: datetime, channel: str, situation: Situation, with_date: bool, *more: str) -> str:
-    """The age of something, followed by its origin if given."""
-    language, now = situation.language, situation.heard.at
-    ago = language.told(at, now) if with_date else language.ago(at, now)
-    return _with_channel(", ".join([ago, *more]), channel, situation.language)
-
-
-def _with_channel(origin: str, channel: str, language: Language) -> str:
-    channels = language.words.channels
-    return f"{origin}, {channels[channel]}" if channel in channels else origin
+    return language.origin(record.at, record.channel, situation.heard.at, *more, dated=with_date)
 
 
 def _marked(speaker: str, trait: str, situation: Situation) -> str:

@@ -1,14 +1,22 @@
-"""What a reply is made from, and the prompt that it becomes. Knows no model and no wording."""
+"""What a reply is made from, and the prompt that it becomes, with what a client's request has besides lines of talk: tools'
+results, images, a reply begun.
+
+An endpoint gets these in its own protocol, any other model as text. Knows no model, no client and no wording.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ld_agent.backbones.base import Message
 from ld_agent.languages import ENGLISH, Language
-from ld_agent.passed import NOTHING_PASSED, Passed
+from ld_agent.passed import NOTHING_PASSED, Aside, Passed
+from ld_agent.prompts import as_line
 from ld_agent.types import Recalled, Utterance
+
+LONGEST_RESULT = 2000  # characters of a tool's result; its middle is left out
+MOST_RESULTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +75,66 @@ class Prompted:
 
     messages: tuple[Message, ...]
     notes: tuple[str, ...] = ()
+
+
+def with_results(situation: Situation, in_protocol: bool) -> Situation:
+    """The situation with the results of tools as lines of the channel ``tool``, each after the person's line before it.
+
+    Those of what was heard stand right before it, unless the model gets them ``in_protocol``. Results whose line is not in the
+    running session are left out with it.
+    """
+    context, heard = [*situation.context], situation.heard
+    for aside in [aside for aside in situation.passed.asides if aside.text.strip()][-MOST_RESULTS:]:
+        line = replace(heard, id="", speaker=aside.name or "tool", text=bounded(aside.text), channel="tool")
+        if aside.after in (heard.text, ""):
+            context += [] if in_protocol else [line]
+        elif place := _place_after(context, aside.after):
+            context.insert(place, replace(line, at=context[place - 1].at))
+    return replace(situation, context=tuple(context))
+
+
+def bounded(text: str) -> str:
+    half = LONGEST_RESULT // 2
+    return text if len(text) <= LONGEST_RESULT else f"{text[:half]} […] {text[-half:]}"
+
+
+def _place_after(context: Sequence[Utterance], text: str) -> int:
+    """The place after the last line with a text and the results that already follow it; 0: there is no such line."""
+    place = next((n for n in range(len(context), 0, -1) if context[n - 1].text == text), 0)
+    while place and place < len(context) and context[place].channel == "tool":
+        place += 1
+    return place
+
+
+def native(passed: Passed, heard: str) -> tuple[Aside, ...]:
+    """The calls and results since what was heard, if each result has its call: an endpoint refuses others."""
+    asides = tuple(aside for aside in passed.asides if aside.after == heard)
+    called = {str(call.get("id")) for aside in asides for call in aside.wire.get("tool_calls", ())}
+    results = [str(aside.wire.get("tool_call_id")) for aside in asides if aside.wire.get("role") == "tool"]
+    return asides if results and called == {*results} else ()
+
+
+def with_passed(messages: Sequence[Message], passed: Passed, exchange: Sequence[Aside]) -> tuple[Message, ...]:
+    """Rendered messages with the media of their lines, then calls and results, then the reply that has begun."""
+    shown = _with_media(messages, passed)
+    for aside in exchange:
+        if aside.wire["role"] == "tool":
+            text = bounded(aside.text)
+            shown.append(Message("user", f"{aside.name or 'tool'}: {text}", wire={**aside.wire, "content": text}))
+        else:
+            names = ", ".join(str(call["function"].get("name")) for call in aside.wire["tool_calls"])
+            shown.append(Message("assistant", f"({names})", wire=aside.wire))
+    return (*shown, Message("assistant", passed.begun)) if passed.begun else tuple(shown)
+
+
+def _with_media(messages: Sequence[Message], passed: Passed) -> list[Message]:
+    """Messages with the media of their lines; of lines that say the same, each gets its own, from the last backwards."""
+    shown, free = [*messages], [message.content if message.role == "user" else "" for message in messages]
+    for text, media in reversed(passed.media):
+        line = as_line(text)
+        place = next((n for n in range(len(shown) - 1, -1, -1) if line in free[n]), None)
+        if place is not None:
+            before, _, after = free[place].rpartition(line)
+            free[place] = f"{before}\0{after}"
+            shown[place] = replace(shown[place], media=(*media, *shown[place].media))
+    return shown

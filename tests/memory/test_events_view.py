@@ -95,7 +95,7 @@ def test_gamma_and_k_and_the_time_of_the_query_choose(remember, ask):
     assert [r.record.text for r in ask(view, "Did the dogs like Rome?")] == [ROME]
     assert ask(view, "What is the square root of nine?") == []  # no relevant memory
     assert [r.record.text for r in ask(view, "Who has your violin?", days=49)] == []
-    view._context = replace(view._context, settings=MemorySection(k=0, gamma=-1.0))
+    view.context = replace(view.context, settings=MemorySection(k=0, gamma=-1.0))
     assert ask(view, "Did the dogs like Rome?") == []
 
 

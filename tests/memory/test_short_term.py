@@ -13,7 +13,8 @@ BETA = 3600.0
 
 @pytest.fixture
 def cache(store: Store) -> ShortTermCache:
-    return ShortTermCache(store, store.open_conversation("alice", "Sam").key, BETA, lambda: START)
+    key = store.open_conversation("alice", "Sam").key
+    return ShortTermCache(store, key, BETA, lambda: START, "", "Sam", "Maya")
 
 
 def after(seconds: float) -> datetime:

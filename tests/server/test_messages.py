@@ -14,7 +14,7 @@ from server_parts import Client, Served, events
 
 from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.endpoint import EndpointBackbone
-from ld_agent.modules.asides import with_passed
+from ld_agent.modules.situation import with_passed
 from ld_agent.passed import Passed
 
 pytestmark = pytest.mark.anyio

@@ -1,4 +1,4 @@
-"""Search over the records of one view of one conversation: `base.Index` is the interface, the rest is the in-memory index.
+"""Search over the records of one view of one conversation: `records.RecordIndex` is what the views use.
 
 Knows records, vectors, words and times; no mechanism, prompt or SQL.
 """

@@ -1,19 +1,13 @@
-"""The interface between memory mechanisms and search: a query with limits in, records with scores out.
-
-`ld_agent.memory.index.records` implements it in memory.
-"""
+"""What memory mechanisms ask an index: a query with limits, and progress to report."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-
-from ld_agent.types import Recalled
 
 Progress = Callable[[str, int, int], None]
 """Called with (what, done, total) during long work, until done equals total."""
@@ -46,22 +40,3 @@ class Search:
     topics: tuple[str, ...] = ()
     tau: float | None = None
     scorer: str = "dense"
-
-
-class Index(Protocol):
-    """The records of one view of one conversation."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held in memory."""
-        ...
-
-    def search(self, search: Search) -> list[Recalled]:
-        """Return the k best records by equations (1)–(3) or another scorer, best first; empty: no relevant memory.
-
-        Finds records stored since the last search, by this process or another.
-
-        Raises:
-            StoreError: the conversation was deleted.
-        """
-        ...

@@ -78,7 +78,7 @@ class IndexCache:
 
     def _used(self, key: Key) -> Sized:
         self._indexes.move_to_end(key)
-        for recent in (self._last, key):  # the last one may have grown
+        for recent in {self._last, key}:  # the last one may have grown
             if recent in self._indexes:
                 self._sizes[recent] = self._indexes[recent].nbytes
         self._last = key

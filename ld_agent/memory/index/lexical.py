@@ -1,6 +1,6 @@
 """The words of texts as stems, and BM25 over them: which records contain rare words of a question, and how often.
 
-Knows words and row numbers, but no vectors, times or stores.
+Knows words, the names and periods that a question has, and row numbers, but no vectors or stores.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ import re
 import threading
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
 
 import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
 from ld_agent.languages.reading import Reading
+from ld_agent.memory.dates import Period, periods
 from ld_agent.memory.index.snapshot import Arrays, as_array, as_texts, packed, unpacked
 from ld_agent.text import terms_of
 
@@ -47,6 +51,46 @@ def _stemmer(name: str) -> Stemmer.Stemmer:
         _of_thread.stemmers[name] = Stemmer.Stemmer(name)
     stemmer: Stemmer.Stemmer = _of_thread.stemmers[name]
     return stemmer
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the hybrid scorer uses of a question besides its vector.
+
+    Attributes:
+        words: stems of the text.
+        about: the only speaker that the text names; "": none or several.
+        names: stems of the speakers' names, which count through ``about`` and not as words.
+        periods: the periods of time that the text names.
+    """
+
+    words: tuple[str, ...]
+    about: str
+    names: frozenset[str]
+    periods: tuple[Period, ...]
+
+
+def question(text: str, at: datetime, speakers: Iterable[str], reading: Reading) -> Question:
+    """Parse a question about what some speakers said.
+
+    Args:
+        at: when it is asked; "last May" is relative to it.
+    """
+    patterns, names = _named(tuple(sorted(set(speakers))), reading)
+    named = [name for name, pattern in patterns if pattern.search(text)]
+    return Question(
+        words=tuple(stems(text, reading)),
+        about=named[0] if len(named) == 1 else "",
+        names=names,
+        periods=tuple(periods(text, at, reading)),
+    )
+
+
+@lru_cache(maxsize=256)
+def _named(speakers: tuple[str, ...], reading: Reading) -> tuple[list[tuple[str, re.Pattern[str]]], frozenset[str]]:
+    """A pattern for each name, and the stems of all names."""
+    patterns = [(name, re.compile(rf"\b{re.escape(name)}\b", re.IGNORECASE)) for name in speakers]
+    return patterns, frozenset(word for name in speakers for word in stems(name, reading))
 
 
 def rarity(documents: int, with_word: int) -> float:

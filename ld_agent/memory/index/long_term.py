@@ -1,9 +1,10 @@
 """In-memory search over the numbers of one conversation's records.
 
-Holds vectors, times, topics and, for scorers that need them, word statistics, but no text: a hit is a primary key,
-whose text is in the store. A record takes 4 bytes per dimension (5 if there are many records) plus about 100, and about
-6 per word for word statistics. Most scorers rank all records by all terms. ``hybrid`` uses the passages of all records
-if there are few, else of the best `CANDIDATES` by the terms held here; it fetches them and caches some.
+Holds vectors, times, topics and, for scorers that need them, word statistics, as columns that grow in amortised constant
+time, but no text: a hit is a primary key, whose text is in the store. A record takes 4 bytes per dimension (5 if there are
+many records) plus about 100, and about 6 per word for word statistics. Most scorers rank all records by all terms. ``hybrid``
+uses the passages of all records if there are few, else of the best `CANDIDATES` by the terms held here; it fetches them and
+caches some.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from numpy.typing import NDArray
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.dates import nearness
 from ld_agent.memory.index.base import Search
-from ld_agent.memory.index.columns import Columns
-from ld_agent.memory.index.hybrid import COVER, SPEAKER, best_passages, question, weighted
-from ld_agent.memory.index.lexical import Lexicon, stems
-from ld_agent.memory.index.passages import NO_VECTORS, PackedVectors, Passages
-from ld_agent.memory.index.rough import WORTH_IT, contenders
-from ld_agent.memory.index.snapshot import Arrays, as_array, as_texts
-from ld_agent.memory.scoring import Scorer, Terms, best, scorer, time_decay
+from ld_agent.memory.index.lexical import Lexicon, question, stems
+from ld_agent.memory.index.passages import COVER, NO_VECTORS, SPEAKER, PackedVectors, Passages, best_passages
+from ld_agent.memory.index.rough import WORTH_IT, RoughVectors, contenders
+from ld_agent.memory.index.snapshot import Arrays, as_array, as_texts, packed, unpacked
+from ld_agent.memory.scoring import Scorer, Terms, best, scorer, time_decay, topic_overlap, weighted
 
+GROWTH = 1.125
+TOPIC_BYTES = 150  # of a list and its entry, besides the word and the rows
 FEW = 32
 CANDIDATES = 8
 COMMON = 0.5
@@ -40,6 +41,145 @@ Fetch = Callable[[Sequence[int]], Mapping[int, PackedVectors]]
 def most_candidates(n: int, k: int) -> int:
     """Number of candidates, out of n records, whose passages are compared to find the k best."""
     return max(CANDIDATES if n > FEW else FEW, 2 * k)
+
+
+class Columns:
+    """Keys, times, vectors and topics of n records.
+
+    Args:
+        dimension: of the vectors; 0: no vectors.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        self._n = 0
+        self._vectors = np.empty((0, dimension), np.float32)
+        self._at = np.empty(0, np.float64)
+        self._topic_counts = np.empty(0, np.int32)
+        self._keys = np.empty(0, np.int64)
+        self._rough: RoughVectors | None = None  # of very many vectors
+        self._rows_with: dict[str, array[int]] = {}
+        self._topic_bytes = 0
+
+    def __len__(self) -> int:
+        return self._n
+
+    @property
+    def keys(self) -> NDArray[np.int64]:
+        """(n,) primary keys, ascending."""
+        return self._keys[: self._n]
+
+    @property
+    def at(self) -> NDArray[np.float64]:
+        """(n,) seconds since the epoch."""
+        return self._at[: self._n]
+
+    @property
+    def vectors(self) -> NDArray[np.float32]:
+        """(n, dimension) unit vectors."""
+        return self._vectors[: self._n]
+
+    @property
+    def last_key(self) -> int:
+        """The greatest key; 0 if empty."""
+        return int(self._keys[self._n - 1]) if self._n else 0
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes, including spare capacity."""
+        columns = (self._vectors, self._at, self._topic_counts, self._keys)
+        rough = self._rough.nbytes if self._rough else 0
+        return sum(column.nbytes for column in columns) + rough + self._topic_bytes
+
+    def snapshot(self) -> Arrays:
+        """Everything but the vectors as arrays, for `restored`."""
+        counts = self._topic_counts[: self._n]
+        arrays: Arrays = {"keys": self.keys, "at": self.at, "topic_counts": counts}
+        return arrays | packed(self._rows_with, "topics")
+
+    @classmethod
+    def restored(cls, arrays: Arrays, vectors: NDArray[np.float32]) -> Columns:
+        """The columns of a `snapshot`.
+
+        Args:
+            vectors: (n, dimension) unit vectors.
+        """
+        columns = cls(vectors.shape[1])
+        columns._n = len(arrays["keys"])
+        columns._vectors, columns._keys, columns._at = vectors, arrays["keys"], arrays["at"]
+        columns._topic_counts, columns._rows_with = arrays["topic_counts"], unpacked(arrays, "topics")
+        columns._topic_bytes = sum(len(t) + TOPIC_BYTES + 4 * len(rows) for t, rows in columns._rows_with.items())
+        return columns
+
+    def add(self, key: int, vector: NDArray[np.float32] | None, at: float, topics: Sequence[str]) -> None:
+        """Append one record.
+
+        Args:
+            key: the store's primary key, greater than all earlier ones.
+            vector: (dimension,) unit vector; None where the dimension is 0.
+            at: seconds since the epoch.
+            topics: the record's topic set V_k, without repetitions.
+        """
+        if self._n == len(self._keys):
+            self._resize(max(64, int(self._n * GROWTH) + 1))
+        row = self._n
+        if vector is not None:
+            self._vectors[row] = vector
+        self._at[row], self._keys[row], self._topic_counts[row] = at, key, len(topics)
+        for topic in topics:
+            if topic not in self._rows_with:
+                self._rows_with[topic] = array("I")
+                self._topic_bytes += len(topic) + TOPIC_BYTES
+            self._rows_with[topic].append(row)
+            self._topic_bytes += 4
+        self._n += 1
+
+    def reserve(self, records: int) -> None:
+        """Reserve capacity for that many records in total, so that loading a store copies nothing."""
+        if records > len(self._keys):
+            self._resize(records)
+
+    def _resize(self, capacity: int) -> None:
+        for name in ("_vectors", "_at", "_topic_counts", "_keys"):
+            old = getattr(self, name)
+            new = np.empty((capacity, *old.shape[1:]), old.dtype)
+            new[: self._n] = old[: self._n]
+            setattr(self, name, new)
+
+    def cosines(self, vector: NDArray[np.float32], rows: NDArray[np.intp] | None = None) -> NDArray[np.float32]:
+        """s_sem of some or all rows, computed row by row, so that equal vectors get equal numbers.
+
+        Args:
+            vector: (dimension,) unit vector.
+            rows: (m,) row numbers; None: all n.
+        """
+        s_sem: NDArray[np.float32] = np.vecdot(self.vectors if rows is None else self.vectors[rows], vector)
+        np.maximum(np.minimum(s_sem, 1.0, out=s_sem), -1.0, out=s_sem)
+        return s_sem
+
+    def rough_cosines(self, vector: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """(n,) approximate cosines and (n,) bounds of their errors; see `RoughVectors`."""
+        self._rough = self._rough or RoughVectors(self._vectors.shape[1])
+        return self._rough.cosines(self.vectors, vector)
+
+    def overlap(self, topics: Sequence[str], rows: NDArray[np.intp] | None = None) -> NDArray[np.float64]:
+        """Equation (1) for some or all rows.
+
+        Args:
+            topics: V_q, without repetitions.
+            rows: (m,) row numbers; None: all n.
+        """
+        counts = self._topic_counts[: self._n] if rows is None else self._topic_counts[rows]
+        shared = np.zeros(len(counts), np.int32)
+        for topic in topics:
+            if topic not in self._rows_with:
+                continue
+            listed = np.frombuffer(self._rows_with[topic], np.uint32)
+            if rows is None:
+                shared[listed] += 1
+            else:
+                places = np.minimum(listed.searchsorted(rows), len(listed) - 1)
+                shared += listed[places] == rows
+        return topic_overlap(shared, len(topics), counts)
 
 
 @dataclass(frozen=True, slots=True)

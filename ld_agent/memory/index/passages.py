@@ -1,16 +1,18 @@
-"""A record's passages: its turns and the sentences of its summary, each as a vector and stems.
+"""A record's passages: its turns and the sentences of its summary, each as a vector and stems, and how well the best match.
 
 They are stored with the record so that a question about one remark finds its session. All of it is derived from stored
-text and recomputed if missing. Knows no store, time or score.
+text and recomputed if missing. Knows no store and no time.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,15 @@ from ld_agent.memory.encoder import SentenceEncoder, Vectors
 from ld_agent.memory.index.lexical import stems
 from ld_agent.types import Utterance
 
+Floats = NDArray[np.floating]
+Doubles = NDArray[np.float64]
+Counts = NDArray[np.integer]
+
+COVER, SPEAKER, SHARPNESS = 0.2, 0.1, 12.0
+"""s_pass = ln(Σ e^(SHARPNESS · x)) / SHARPNESS over the windows of a record, x = cos + COVER · cover + SPEAKER [said by the
+speaker asked about]; cover as in `Lexicon.cover`."""
+LIKE = 4
+"""s_like = ln(Σ e^(SHARPNESS · cos(window, p))) / SHARPNESS, p the mean of the LIKE best windows of all records."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*")
 
 
@@ -148,3 +159,63 @@ def windows(said: Sequence[Utterance]) -> list[str]:
 
 def _sentences(text: str) -> list[str]:
     return [sentence for sentence in _SENTENCE_END.split(text) if sentence.strip()]
+
+
+def best_passages(
+    vectors: Sequence[PackedVectors], windows: Counts, vector: NDArray[np.float32], further: Floats
+) -> tuple[Doubles, Doubles, Doubles, Doubles]:
+    """Score the best sentence and the best windows of each of m records.
+
+    Args:
+        vectors: (m,) the vectors of each record, windows before sentences.
+        windows: (m,) the number of windows.
+        vector: (dimension,) unit vector of the question.
+        further: (w,) additional scores of the windows of all records, record by record.
+
+    Returns:
+        (m,) s_sent, 0 without sentences; (m,) s_pass and (m,) s_like, 0 without windows; (m,) the greatest cosine, -1
+        without either.
+    """
+    counts = windows.tolist()
+    s_sent, s_pass, s_like = np.zeros(len(vectors)), np.zeros(len(vectors)), np.zeros(len(vectors))
+    turned = [n for n, packed in enumerate(vectors) if counts[n] and len(packed)]
+    summarized = [n for n, packed in enumerate(vectors) if len(packed) > counts[n]]
+    nearest = np.full(len(vectors), -1.0)
+    # All windows, then all sentences, so that each kind is contiguous.
+    parts = [(n, slice(0, counts[n])) for n in turned] + [(n, slice(counts[n], None)) for n in summarized]
+    if not parts:
+        return s_sent, s_pass, s_like, nearest
+    steps = np.concatenate([vectors[n].steps[rows] for n, rows in parts], dtype=np.float32, casting="unsafe")
+    scale = np.concatenate([vectors[n].scale[rows] for n, rows in parts])
+    cosines = (steps @ vector) * scale
+    np.maximum(np.minimum(cosines, 1.0, out=cosines), -1.0, out=cosines)
+    spoken = sum(counts[n] for n in turned)
+    if summarized:
+        starts = list(accumulate((len(vectors[n]) - counts[n] for n in summarized[:-1]), initial=spoken))
+        s_sent[summarized] = nearest[summarized] = np.maximum.reduceat(cosines, starts)
+    if turned:
+        if len(turned) < len(vectors):
+            ends = list(accumulate(counts))
+            further = np.concatenate([further[ends[n] - counts[n] : ends[n]] for n in turned])
+        starts = list(accumulate((counts[n] for n in turned[:-1]), initial=0))
+        alone = cosines[:spoken]
+        nearest[turned] = np.maximum(nearest[turned], np.maximum.reduceat(alone, starts))
+        near = alone + further
+        like = _like_the_best(near, steps[:spoken], scale[:spoken])
+        s_pass[turned], s_like[turned] = _soft_maxima(np.stack([near, like]), starts)
+    return s_sent, s_pass, s_like, nearest
+
+
+def _like_the_best(near: Floats, steps: NDArray[np.float32], scale: NDArray[np.float32]) -> Floats:
+    """(w,) the cosine of each window with the mean of the `LIKE` best by ``near`` (w,); its vector is ``steps`` × ``scale``."""
+    best = near.argpartition(max(len(near) - LIKE, 0))[-LIKE:]
+    middle = scale[best] @ steps[best]
+    middle /= max(math.sqrt(middle @ middle), 1e-12)
+    like: Floats = (steps @ middle) * scale
+    return like
+
+
+def _soft_maxima(values: Floats, starts: Sequence[int]) -> NDArray[np.float64]:
+    """ln(Σ e^(SHARPNESS · x)) / SHARPNESS over the columns from each start to the next, for every row."""
+    bounded = np.minimum(SHARPNESS * values, 600.0)  # e^709 overflows, which long pasted texts can reach
+    return np.asarray(np.log(np.add.reduceat(np.exp(bounded), starts, axis=1)) / SHARPNESS, np.float64)

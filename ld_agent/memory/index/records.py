@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
@@ -11,13 +13,13 @@ from ld_agent.errors import StoreError
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.index.base import Progress, Search, no_progress
-from ld_agent.memory.index.columns import Columns, new_rows, with_vectors
-from ld_agent.memory.index.long_term import LongTermIndex
+from ld_agent.memory.index.long_term import Columns, LongTermIndex
 from ld_agent.memory.index.passages import NO_PASSAGES, PackedVectors, Passages, passages_of
 from ld_agent.memory.index.snapshot import from_bytes, to_bytes
 from ld_agent.storage.base import IndexRow, Shelf
-from ld_agent.types import Recalled, Record
+from ld_agent.types import Recalled
 
+BATCH = 1000  # as many as the store streams at a time
 FEWEST_NEW, NEW_SHARE = 500, 0.05
 """Number and share of new records after which a snapshot is stored again."""
 ENCODED_AT_ONCE = 32
@@ -25,7 +27,7 @@ ENCODED_AT_ONCE = 32
 
 
 class RecordIndex:
-    """See `ld_agent.memory.index.base.Index`. Safe to use from several threads.
+    """The records of one view of one conversation. Safe to use from several threads.
 
     Args:
         shelf: where the records are.
@@ -87,9 +89,17 @@ class RecordIndex:
 
     @property
     def nbytes(self) -> int:
+        """Bytes held in memory."""
         return self._numbers.nbytes
 
     def search(self, search: Search) -> list[Recalled]:
+        """Return the k best records by equations (1)–(3) or another scorer, best first; empty: no relevant memory.
+
+        Finds records stored since the last search, by this process or another.
+
+        Raises:
+            StoreError: the conversation was deleted.
+        """
         with self._lock:
             try:
                 return self._search(search)
@@ -104,9 +114,10 @@ class RecordIndex:
         self.catch_up()
         hits = self._numbers.search(search)
         records = self._shelf.records([hit.key for hit in hits]) if hits else []
+        shared = [tuple(sorted({*search.topics} & {*record.topics})) for record in records]
         return [
-            Recalled(record, hit.s_sem, hit.s_top, hit.decay, hit.score, shared_topics(search, record), hit.more)
-            for record, hit in zip(records, hits, strict=True)
+            Recalled(record, hit.s_sem, hit.s_top, hit.decay, hit.score, overlap, hit.more)
+            for record, hit, overlap in zip(records, hits, shared, strict=True)
         ]
 
     def catch_up(self) -> None:
@@ -156,6 +167,18 @@ def make_passages(shelf: Shelf, keys: Sequence[int], encoder: SentenceEncoder, r
     return fresh
 
 
-def shared_topics(search: Search, record: Record) -> tuple[str, ...]:
-    """The topics of both, in order."""
-    return tuple(sorted({*search.topics} & {*record.topics}))
+def new_rows(shelf: Shelf, after: int) -> Iterator[list[IndexRow]]:
+    """Yield rows stored after a key, by this process or another, in batches."""
+    while batch := list(islice(shelf.rows_after(after), BATCH)):
+        yield batch
+        after = batch[-1].key
+
+
+def with_vectors(rows: Sequence[IndexRow], shelf: Shelf, encoder: SentenceEncoder) -> list[IndexRow]:
+    """Encode and store the missing vectors of rows; return the complete rows."""
+    bare = [row for row in rows if row.vector is None]
+    if not bare:
+        return list(rows)
+    fresh = dict(zip((row.key for row in bare), encoder.encode([row.text for row in bare]), strict=True))
+    shelf.set_vectors(fresh)
+    return [replace(row, vector=fresh[row.key]) if row.vector is None else row for row in rows]

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from ld_agent.config.sections import MemorySection
 from ld_agent.errors import ConfigError
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
-from ld_agent.memory.views.combine import Merged, merged
 from ld_agent.memory.views.conditional import ConditionalView
 from ld_agent.memory.views.events import EventView
 from ld_agent.memory.views.full import FullView
@@ -22,14 +21,12 @@ from ld_agent.memory.views.utterances import Bm25View, DenseView, HistoryView
 __all__ = [
     "VIEWS",
     "Guidance",
-    "Merged",
     "Query",
     "View",
     "ViewContext",
     "build_views",
     "check_memory",
     "check_views",
-    "merged",
 ]
 
 _CLASSES: tuple[type[View], ...] = (

@@ -21,7 +21,7 @@ from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer
 from ld_agent.steps import Steps
-from ld_agent.storage.base import Shelf, Store
+from ld_agent.storage.base import Store
 from ld_agent.types import Recalled, Session
 
 
@@ -72,10 +72,6 @@ class ViewContext:
         """How the conversation's texts are read."""
         return self.models.language.reading
 
-    def shelf(self, view: str) -> Shelf:
-        """The records of a view of this conversation."""
-        return self.store.shelf(self.key, view)
-
 
 @dataclass(frozen=True, slots=True)
 class Guidance:
@@ -95,6 +91,10 @@ class View:
         observes: also processes the running session, utterance by utterance.
         alone: the reason it cannot be combined with other views; "": it can.
         bound: the key below ``memory`` with the maximum number of recalled records; "": none.
+        shelf: its records.
+        decides: the generator's call also decides if the answered utterance is worth remembering.
+        explanation: what explains the last recall beyond its numbers, as plain JSON values.
+        notes: on what the last recall left out.
     """
 
     name: ClassVar[str]
@@ -103,11 +103,13 @@ class View:
     observes: ClassVar[bool] = False
     alone: ClassVar[str] = ""
     bound: ClassVar[str] = ""
+    decides = False
 
     def __init__(self, context: ViewContext) -> None:
-        self._context = context
-        self._shelf = context.shelf(self.name)
-        self._explanation: Mapping[str, Any] = {}
+        self.context = context
+        self.shelf = context.store.shelf(context.key, self.name)
+        self.explanation: Mapping[str, Any] = {}
+        self.notes: tuple[str, ...] = ()
 
     @classmethod
     def most(cls, settings: MemorySection) -> int | None:
@@ -136,11 +138,6 @@ class View:
         """Return the records relevant to a query, best first; empty: no relevant memory."""
         raise NotImplementedError
 
-    @property
-    def decides(self) -> bool:
-        """Whether the generator's call also decides if the answered utterance is worth remembering."""
-        return False
-
     def observe(self, session: Session) -> Steps[None]:
         """Process new utterances of a running session; for views that observe."""
         yield from ()
@@ -148,13 +145,3 @@ class View:
     def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
         """How the generator should use these memories."""
         return Guidance()
-
-    @property
-    def explanation(self) -> Mapping[str, Any]:
-        """What explains the last recall beyond its numbers, as plain JSON values; a view sets ``_explanation``."""
-        return self._explanation
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Notes on what the last recall left out."""
-        return ()

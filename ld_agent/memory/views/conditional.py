@@ -83,6 +83,7 @@ class ConditionalView(StoredView):
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)
         self._settings = context.settings.conditional
+        self.decides = self._settings.selection and self._settings.decision == "with_reply"
         extractor = context.models.modules.extractor
         self._extractor = Extractor(context.models, extractor.prompting, extractor.grounded)
 
@@ -92,13 +93,9 @@ class ConditionalView(StoredView):
         reflected = f"reflected on at most {rounds} times" if rounds != 1 else "reflected on once"
         return f"overall = s_sem, k = {settings.conditional.k}, {reflected}"
 
-    @property
-    def decides(self) -> bool:
-        return self._settings.selection and self._settings.decision == "with_reply"
-
     def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
         """The two-part answer (Table 17), if the generator's call decides."""
-        return Guidance(self._context.models.prompt("conditional_reply").render()[0].content if self.decides else "")
+        return Guidance(self.context.models.prompt("conditional_reply").render()[0].content if self.decides else "")
 
     def observe(self, session: Session) -> Steps[None]:
         """Write the records of the running session's utterances in one batch.
@@ -106,18 +103,18 @@ class ConditionalView(StoredView):
         Raises:
             BackboneError: the model failed to answer; unprocessed utterances stay pending.
         """
-        yield from self._take_in([u for u in session.utterances if u.speaker != self._context.agent])
+        yield from self._take_in([u for u in session.utterances if u.speaker != self.context.agent])
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         """Process the remaining utterances of closed sessions, after a crash or if the view was enabled later."""
-        waiting = [u for session in sessions for u in self._shelf.unobserved(session.number, self._context.agent)]
+        waiting = [u for session in sessions for u in self.shelf.unobserved(session.number, self.context.agent)]
         yield from self._take_in(waiting)
         for session in sessions:
-            self._shelf.digest(session.number, [])
+            self.shelf.digest(session.number, [])
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         """The k nearest records, reflected on at most ``rounds`` times; score is the cosine."""
-        context = self._context
+        context = self.context
         running = context.store.open_utterances(context.key, None)  # is in the prompt verbatim
         at = min(query.at, running[0].at - INSTANT) if running else query.at
         return self._nearest(replace(query, at=at), self._settings.k, -1.0, self._settings.rounds)
@@ -127,18 +124,18 @@ class ConditionalView(StoredView):
         are checked, utterances that only ask are not worth it either, and the extractor is asked about those whose
         answers are unusable."""
         selects, checked = self._settings.selection, self._settings.checked
-        verdicts = self._shelf.verdicts() if selects else {u.id: True for u in waiting}
+        verdicts = self.shelf.verdicts() if selects else {u.id: True for u in waiting}
         asked = []
         for utterance in waiting:
             if verdicts.get(utterance.id) is False or (
-                selects and checked and only_asks(utterance.text, self._context.reading)
+                selects and checked and only_asks(utterance.text, self.context.reading)
             ):
-                self._shelf.observe(utterance)
+                self.shelf.observe(utterance)
             else:
                 asked.append((utterance, utterance.id not in verdicts))
         if not asked:
             return
-        store, key = self._context.store, self._context.key
+        store, key = self.context.store, self.context.key
         said = {n: store.session_utterances(key, n) for n in {u.session for u, _ in asked}}
         answers = yield [self._request(said[u.session], u, decide) for u, decide in asked]
         records = [self._kept(said[u.session], u, d, answer) for (u, d), answer in zip(asked, answers, strict=True)]
@@ -148,14 +145,14 @@ class ConditionalView(StoredView):
             answered = [store.answered(key, u) for u, _ in again]
             found = yield from self._extractor.steps([u.text for u, _ in again], answered)
             for n, (utterance, decide), traits in zip(unusable, again, found, strict=True):
-                records[n] = _from_traits(records[n], utterance, traits, self._context.reading, decided=not decide)
+                records[n] = _from_traits(records[n], utterance, traits, self.context.reading, decided=not decide)
         texts = [kept.text for kept in records if kept is not None]
-        vectors = iter(self._context.encoder.encode(texts) if texts else ())
+        vectors = iter(self.context.encoder.encode(texts) if texts else ())
         for (utterance, _), kept in zip(asked, records, strict=True):
-            self._shelf.observe(utterance, None if kept is None else _draft(utterance, kept, next(vectors)))
+            self.shelf.observe(utterance, None if kept is None else _draft(utterance, kept, next(vectors)))
 
     def _request(self, said: Sequence[Utterance], utterance: Utterance, decide: bool) -> Request:
-        models = self._context.models
+        models = self.context.models
         position = next((n for n, u in enumerate(said) if u.id == utterance.id), 0)
         before = list(said[:position])
         budget = models.prompt_budget("memory")
@@ -167,8 +164,8 @@ class ConditionalView(StoredView):
         return models.request("memory", messages, most=MOST_TOKENS, marked=True, constant_messages=constant)
 
     def _messages(self, before: Sequence[Utterance], utterance: Utterance, decide: bool) -> tuple[Message, ...]:
-        return self._context.models.memory_prompt("conditional_record").render(
-            agent=self._context.agent,
+        return self.context.models.memory_prompt("conditional_record").render(
+            agent=self.context.agent,
             decide=decide,
             context=self._settings.context,
             knowledge=self._settings.knowledge,
@@ -194,15 +191,15 @@ class ConditionalView(StoredView):
         if self._settings.checked:
             if self._settings.selection and self._settings.knowledge and "note" in parts and not written:
                 return None
-            language = self._context.models.language
+            language = self.context.models.language
             situation = situation if supported_situation(situation, _until(session, utterance), language) else ""
             stated = [text for _, text in statements([(utterance.speaker, utterance.text)], language)]
-            names = [utterance.speaker, self._context.agent]
-            note = supported_note(written, stated, _asked(session, utterance), names, language, self._context.check)
+            names = [utterance.speaker, self.context.agent]
+            note = supported_note(written, stated, _asked(session, utterance), names, language, self.context.check)
             if decide and written and not note and not any(speaks_of_self(one, language.reading) for one in stated):
                 return None
         if not note and (written or not situation):
-            said = self._context.models.language.said(utterance.speaker, " ".join(utterance.text.split())[:LONGEST])
+            said = self.context.models.language.said(utterance.speaker, " ".join(utterance.text.split())[:LONGEST])
             return Kept(situation, said, fallback=True, unreadable=not parts)
         return Kept(situation, note)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ld_agent.checks.kept import true_event
 from ld_agent.config.sections import MemorySection
-from ld_agent.memory.index.base import Index, Search
+from ld_agent.memory.index.base import Search
 from ld_agent.memory.index.records import RecordIndex, make_passages
 from ld_agent.memory.scoring import SCORERS
 from ld_agent.memory.views.base import Query, View, ViewContext
@@ -32,20 +32,20 @@ class EventView(View):
     name = "events"
     bound = "k"
 
+    def __init__(self, context: ViewContext) -> None:
+        super().__init__(context)
+        self._gamma = context.settings.least_cosine
+        self._needs_passages = SCORERS[context.settings.scorer].needs_passages
+
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
         ranked_by = SCORERS[settings.scorer]
         tau = "no decay" if settings.tau is None else f"τ = {settings.tau:g} s"
         return f"overall = {ranked_by.formula}; recalled if {ranked_by.admission(settings.least_cosine)}; {tau}, k = {settings.k}"
 
-    @property
-    def context(self) -> ViewContext:
-        """The context of this view."""
-        return self._context
-
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         """Store what was true of each session: its summary, or people's own words where that says more than they did."""
-        check, summarizer = self._context.check, self._context.summarizer
+        check, summarizer = self.context.check, self.context.summarizer
         quoted = [s.number for s in sessions if check is not None and check.verbatim and not is_noted(s)]
         written = yield from summarizer.steps([session for session in sessions if session.number not in quoted])
         summaries = iter(written)
@@ -53,7 +53,7 @@ class EventView(View):
         self.take_in(sessions, [self._true(draft, session) for draft, session in zip(drafts, sessions, strict=True)])
 
     def _true(self, summary: Summary, session: Session) -> Summary:
-        context = self._context
+        context = self.context
         if context.check is None or is_noted(session):
             return summary
         lines = [(u.speaker, dated(u.text, u.local_at, context.reading)) for u in session.utterances]
@@ -63,7 +63,7 @@ class EventView(View):
     def take_in(self, sessions: Sequence[Session], summaries: Sequence[Summary]) -> None:
         """Store each session as one event with the given summary; several summaries of one session become several
         events."""
-        context = self._context
+        context = self.context
         texts = [
             "\n".join([*(u.text for u in _spread(s.utterances)), o.text])
             for s, o in zip(sessions, summaries, strict=True)
@@ -82,39 +82,22 @@ class EventView(View):
                     details={"dropped": summary.dropped} if summary.dropped else {},
                 )
             )
-        stored = [record for number, drafts in events.items() for record in self._shelf.digest(number, drafts)]
-        if SCORERS[context.settings.scorer].needs_passages:
-            keys = self._shelf.without_passages(len(stored))
-            make_passages(self._shelf, keys, context.encoder, context.reading)  # now, so that no reply waits for it
+        stored = [record for number, drafts in events.items() for record in self.shelf.digest(number, drafts)]
+        if self._needs_passages:
+            keys = self.shelf.without_passages(len(stored))
+            make_passages(self.shelf, keys, context.encoder, context.reading)  # now, so that no reply waits for it
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()
-        settings = self._context.settings
-        return self._index.search(
-            Search(
-                query.text,
-                query.vector,
-                query.at,
-                settings.k,
-                settings.least_cosine,
-                query.topics,
-                settings.tau,
-                settings.scorer,
-            )
-        )
+        context, settings = self.context, self.context.settings
+        asked, rules = (query.text, query.vector, query.at), (query.topics, settings.tau, settings.scorer)
+        kind = f"{self.name} with passages" if self._needs_passages else self.name
+        index = context.indexes.get(context.key, kind, self._made)
+        return index.search(Search(*asked, settings.k, self._gamma, *rules))
 
-    @property
-    def _index(self) -> Index:
-        context = self._context
-        needs_passages = SCORERS[context.settings.scorer].needs_passages
-        kind = f"{self.name} with passages" if needs_passages else self.name
-        return context.indexes.get(
-            context.key,
-            kind,
-            lambda: RecordIndex(
-                self._shelf, context.encoder, context.reading, passages=needs_passages, progress=context.progress
-            ),
-        )
+    def _made(self) -> RecordIndex:
+        made_from = (self.shelf, self.context.encoder, self.context.reading)
+        return RecordIndex(*made_from, passages=self._needs_passages, progress=self.context.progress)
 
 
 def _spread(utterances: Sequence[Utterance]) -> Sequence[Utterance]:

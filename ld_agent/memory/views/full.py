@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ld_agent.backbones.base import Message
 from ld_agent.config.sections import MemorySection
 from ld_agent.memory.scoring import best
-from ld_agent.memory.views.base import Query, ViewContext
+from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.stored import VerbatimView, dialogue, recalled
 from ld_agent.prompts import as_line
 from ld_agent.steps import Steps
@@ -26,17 +26,9 @@ class FullView(VerbatimView):
     encoded = False
     alone = "recalls everything that was said"
 
-    def __init__(self, context: ViewContext) -> None:
-        super().__init__(context)
-        self._notes: tuple[str, ...] = ()
-
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
         return "everything that was said, as far as it fits"
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self._notes
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()
@@ -51,7 +43,7 @@ class FullView(VerbatimView):
             kept.append(record)
         missing = len(rows) - len(kept)
         note = f"the oldest {missing} of {len(rows)} pieces of earlier sessions did not fit the model's window"
-        self._notes = (note,) if missing else ()
+        self.notes = (note,) if missing else ()
         return [recalled(record, 0.0, score=1 / place) for place, record in enumerate(kept, 1)]
 
     def _read(self, rows: Sequence[int]) -> Iterator[Record]:
@@ -61,10 +53,10 @@ class FullView(VerbatimView):
 
     def _room(self) -> int:
         """The number of tokens available for the history in a reply's prompt."""
-        context = self._context
+        context = self.context
         running = context.store.open_utterances(context.key, None)
         budget = context.models.prompt_budget("generator")
         return int(budget * (1 - INSTRUCTIONS)) - self._tokens(dialogue(running))
 
     def _tokens(self, text: str) -> int:
-        return self._context.models.count_tokens("generator", [Message("user", as_line(text))]) if text else 0
+        return self.context.models.count_tokens("generator", [Message("user", as_line(text))]) if text else 0

@@ -29,12 +29,12 @@ class GoldenView(VersionsView):
         yield from ()
         for session in sessions:
             last = session.utterances[-1].at
-            known = [memory for memory in self._context.annotated if memory.at <= last]
+            known = [memory for memory in self.context.annotated if memory.at <= last]
             facts = {speaker: list(facts) for speaker, facts in known[-1].facts.items()} if known else {}
             text = memory_text(facts)
             drafts = []
             if text:
-                [vector] = self._context.encoder.encode([text])
+                [vector] = self.context.encoder.encode([text])
                 details = {"facts": facts}
                 drafts = [draft_of(session.utterances, text, vector, rewritten=True, details=details)]
-            self._shelf.digest(session.number, drafts)
+            self.shelf.digest(session.number, drafts)

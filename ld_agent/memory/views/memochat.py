@@ -69,7 +69,7 @@ class MemoChatView(StoredView):
     bound = "k"
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
-        context = self._context
+        context = self.context
         runs = [(session, run) for session in sessions for run in pack(session.utterances, self._fits)]
         requests = [self._request(memo_prompt(context.models.language, run)) for _, run in runs]
         answers = yield requests
@@ -83,12 +83,12 @@ class MemoChatView(StoredView):
             of_session = [memo for m, (s, _) in zip(memos, runs, strict=True) if s is session for memo in m]
             vectors = context.encoder.encode([memo.text for memo in of_session])
             drafts = [_draft(memo, vector) for memo, vector in zip(of_session, vectors, strict=True)]
-            self._shelf.digest(session.number, drafts)
+            self.shelf.digest(session.number, drafts)
 
     def _memos(self, answer: Completion, run: Sequence[Utterance]) -> list[Memo]:
         """The memos in an answer; if they are checked, of each what the dialogue supports."""
-        memos = memos_of(answer, run, self._context.reading)
-        context, lines = self._context, [(u.speaker, u.text) for u in run]
+        memos = memos_of(answer, run, self.context.reading)
+        context, lines = self.context, [(u.speaker, u.text) for u in run]
         if memos[0].fallback or not context.settings.memochat.checked:
             return memos
         language, encode = context.models.language, context.encoder.encode
@@ -99,7 +99,7 @@ class MemoChatView(StoredView):
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         self._records.catch_up()
-        k, self._explanation = self._context.settings.k, {}
+        k, self.explanation = self.context.settings.k, {}
         s_sem = self._records.cosines(query)
         nearest = [int(row) for row in np.argsort(-s_sem, kind="stable") if self._records.known(query)[row]]
         if k == 0 or not nearest:
@@ -110,9 +110,9 @@ class MemoChatView(StoredView):
             picked = picked_numbers(answer.text, len(options))
         except BackboneError:  # the reply may still succeed with the nearest memos
             picked = None
-        self._explanation = {"options": len(options), "picked by": "cosine" if picked is None else "the model"}
+        self.explanation = {"options": len(options), "picked by": "cosine" if picked is None else "the model"}
         if picked is None:
-            return self._records.nearest(query, k, self._context.settings.least_cosine)
+            return self._records.nearest(query, k, self.context.settings.least_cosine)
         chosen = list(islice((row for row in nearest if row in {options[n - 1] for n in picked}), k))
         return [recalled(r, float(s_sem[row])) for r, row in zip(self._records.fetch(chosen), chosen, strict=True)]
 
@@ -123,20 +123,20 @@ class MemoChatView(StoredView):
         while True:
             options = sorted(nearest[:count])
             notes = [record.text.partition("\n")[0] for record in self._records.fetch(options)]
-            messages = self._context.models.prompt("memochat_topics").render(text=query.text, notes=notes)
+            messages = self.context.models.prompt("memochat_topics").render(text=query.text, notes=notes)
             if count == 1 or self._in_window(messages):
                 return options, messages
             count = max(count // 2, 1)
 
     def _fits(self, run: Sequence[Utterance]) -> bool:
-        return self._in_window(memo_prompt(self._context.models.language, run))
+        return self._in_window(memo_prompt(self.context.models.language, run))
 
     def _in_window(self, messages: tuple[Message, ...]) -> bool:
-        models = self._context.models
+        models = self.context.models
         return models.count_tokens("memory", messages) <= models.prompt_budget("memory")
 
     def _request(self, messages: tuple[Message, ...], most: int | None = None) -> Request:
-        return self._context.models.request("memory", messages, most=most)
+        return self.context.models.request("memory", messages, most=most)
 
 
 def memos_of(answer: Completion, run: Sequence[Utterance], reading: Reading) -> list[Memo]:

@@ -90,7 +90,7 @@ class MemoryBankView(StoredView):
     # ---- digesting sessions
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
-        context, bank = self._context, self._bank()
+        context, bank = self.context, self._bank()
         summaries: list[Summary]
         portraits: list[list[Note]]
         works: list[Steps[Any]] = [context.summarizer.steps(sessions), self._portraits(sessions, bank.portraits)]
@@ -118,7 +118,7 @@ class MemoryBankView(StoredView):
                 _stored(session, draft, vector, [refused, people])
                 for draft, vector in zip(own_drafts, vectors, strict=True)
             ]
-            self._shelf.digest(session.number, stored)
+            self.shelf.digest(session.number, stored)
 
     def _of_session(self, session: Session, day: str, summary: Summary) -> Note:
         """The summary of a session or, if the dialogue supports nothing of it, one extracted from the dialogue."""
@@ -126,11 +126,11 @@ class MemoryBankView(StoredView):
         said = Checked(summary.text) if summary.fallback else self._checked(summary.text, _lines(session))
         if said.text:
             return Note(SESSION, day, said.text, summary.fallback, sources, said.dropped)
-        return Note(SESSION, day, self._context.summarizer.extracted(session).text, True, sources, said.dropped)
+        return Note(SESSION, day, self.context.summarizer.extracted(session).text, True, sources, said.dropped)
 
     def _checked(self, text: str, lines: Lines, about: str = "", *, correcting: bool = True, when: str = "") -> Checked:
         """What the dialogue supports of a text; all of it, if texts are kept as the model wrote them."""
-        context = self._context
+        context = self.context
         if not text or not context.settings.memorybank.checked:
             return Checked(text)
         encode = context.encoder.encode if correcting else None
@@ -147,12 +147,12 @@ class MemoryBankView(StoredView):
         """The portraits that each session changes; an unusable answer keeps the previous portrait."""
         portraits, changed = dict(known), list[list[Note]]()
         for session in sessions:
-            people = [name for name in session.speakers if name != self._context.agent]
+            people = [name for name in session.speakers if name != self.context.agent]
             requests = [self._portrait_request(session, name, portraits.get(name, "")) for name in people]
             answers = yield requests
             notes = [self._portrait(session, n, a, portraits) for n, a in zip(people, answers, strict=True)]
             again = [n for n, note in enumerate(notes) if note is None]
-            if again and self._context.settings.memorybank.checked:
+            if again and self.context.settings.memorybank.checked:
                 answers = yield [retried(requests[n]) for n in again]
                 for n, answer in zip(again, answers, strict=True):
                     notes[n] = self._portrait(session, people[n], answer, portraits)
@@ -165,7 +165,7 @@ class MemoryBankView(StoredView):
         """The portrait of a person in an answer; None: it is unusable, or the dialogue supports nothing of it."""
         said = " ".join([person, *(u.text for u in session.utterances)])
         text = usable_text(
-            replace(answer, text=_line_about(person, answer.text)), said, self._context.reading, session.speakers
+            replace(answer, text=_line_about(person, answer.text)), said, self.context.reading, session.speakers
         )
         lines = [(person, sentence) for sentence in SENTENCE_END.split(known.get(person, "")) if sentence]
         portrait = self._checked(text, [*lines, *_lines(session)], person)
@@ -176,7 +176,7 @@ class MemoryBankView(StoredView):
 
     def _portrait_request(self, session: Session, person: str, known: str) -> Request:
         def messages(lines: Sequence[tuple[str, str]]) -> tuple[Message, ...]:
-            return self._context.models.prompt("memorybank_portrait").render(person=person, known=known, lines=lines)
+            return self.context.models.prompt("memorybank_portrait").render(person=person, known=known, lines=lines)
 
         return self._request(self._fitted([(u.speaker, u.text) for u in session.utterances], messages))
 
@@ -205,15 +205,15 @@ class MemoryBankView(StoredView):
 
         def messages(shown: Sequence[tuple[str, str]]) -> tuple[Message, ...]:
             missing = [(EARLIER, before)] if before and len(shown) < len(notes) else []
-            return self._context.models.prompt("memorybank_summary").render(notes=[*missing, *shown])
+            return self.context.models.prompt("memorybank_summary").render(notes=[*missing, *shown])
 
         return self._request(self._fitted(notes, messages))
 
     def _summarized(
         self, kind: str, of: str, notes: Sequence[tuple[str, str]], answer: Completion, sources: tuple[str, ...]
     ) -> Note:
-        text = usable_text(answer, " ".join(note for _, note in notes), self._context.reading)
-        dates = self._context.models.language.dates
+        text = usable_text(answer, " ".join(note for _, note in notes), self.context.reading)
+        dates = self.context.models.language.dates
         when = dates.years_and_months(datetime.fromisoformat(day) for day, _ in notes)
         said = self._checked(text, self._noted(notes), correcting=False, when=when)
         if said.text:
@@ -222,7 +222,7 @@ class MemoryBankView(StoredView):
 
     def _noted(self, notes: Sequence[tuple[str, str]]) -> Lines:
         """The sentences of dated summaries as lines of the people whom they name."""
-        speakers = self._context.store.speakers(self._context.key)
+        speakers = self.context.store.speakers(self.context.key)
         sentences = [sentence for _, text in notes for sentence in SENTENCE_END.split(text)]
         return [(who, sentence) for sentence in sentences for who in [n for n in speakers if n in sentence] or [""]]
 
@@ -230,20 +230,20 @@ class MemoryBankView(StoredView):
         self, items: Sequence[tuple[str, str]], messages: Callable[[Sequence[tuple[str, str]]], tuple[Message, ...]]
     ) -> tuple[Message, ...]:
         """The messages of the newest items that fit the window, at least one."""
-        models, start = self._context.models, 0
+        models, start = self.context.models, 0
         budget = models.prompt_budget("memory")
         while len(items) - start > 1 and models.count_tokens("memory", messages(items[start:])) > budget:
             start += max((len(items) - start) // 4, 1)
         return messages(items[start:])
 
     def _request(self, messages: tuple[Message, ...]) -> Request:
-        return self._context.models.request("memory", messages)
+        return self.context.models.request("memory", messages)
 
     # ---- recalling
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()
-        settings, self._explanation = self._context.settings, {}
+        settings, self.explanation = self.context.settings, {}
         self._records.catch_up()
         rows = [int(row) for row in np.flatnonzero(self._records.known(query))]
         if settings.k == 0 or not rows:
@@ -251,7 +251,7 @@ class MemoryBankView(StoredView):
         s_sem = self._records.cosines(query)
         records = dict(zip(rows, self._records.fetch(rows), strict=True))
         newest = {(r.details["kind"], r.details["of"]): row for row, r in records.items()}
-        running = {u.speaker for u in self._context.store.open_utterances(self._context.key, None)}
+        running = {u.speaker for u in self.context.store.open_utterances(self.context.key, None)}
         standing = [
             recalled(records[row], float(s_sem[row]), score=ALWAYS)
             for (kind, of), row in sorted(newest.items(), key=lambda item: item[0][0] != WHOLE)
@@ -265,7 +265,7 @@ class MemoryBankView(StoredView):
         strength, bound = settings.memorybank.strength, settings.memorybank.forgotten_below
         retained = {row: retention(records[row], query.at, strength) for row in pieces}
         forgotten = [row for row, kept in retained.items() if kept < bound or kept == 0.0]
-        self._explanation = {"forgotten": {records[row].id: round(retained[row], 6) for row in forgotten}}
+        self.explanation = {"forgotten": {records[row].id: round(retained[row], 6) for row in forgotten}}
         recalls: list[Recalled] = []
         chosen: list[int] = []
         covered: set[str] = set()
@@ -278,7 +278,7 @@ class MemoryBankView(StoredView):
                 recalls.append(recalled(records[row], float(s_sem[row]), decay=retained[row]))
         if chosen:
             keys = [self._records.keys[row] for row in chosen]
-            self._shelf.note_recall(keys, query.at)
+            self.shelf.note_recall(keys, query.at)
         return [*standing, *recalls]
 
 

@@ -24,7 +24,7 @@ class NoneView(View):
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         yield from ()
         for session in sessions:
-            self._shelf.digest(session.number, [])
+            self.shelf.digest(session.number, [])
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()

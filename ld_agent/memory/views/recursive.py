@@ -39,19 +39,19 @@ class VersionsView(View):
         """The newest version not younger than the query, always with score 1; s_sem is its cosine, for information
         only."""
         yield from ()
-        newest = self._shelf.newest(query.at)
+        newest = self.shelf.newest(query.at)
         if newest is None:
             return []
         record, vector = newest
         if vector is None:
-            vector = self._context.encoder.encode([record.text])[0]
+            vector = self.context.encoder.encode([record.text])[0]
         return [Recalled(record, float(vector @ query.vector), 0.0, 1.0, 1.0)]
 
     def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
         """The steps of P_r (Table 2) and the n-shot examples; nothing while there is no memory."""
         if not any(r.record.view == self.name for r in recalled):
             return Guidance()
-        return Guidance(self._context.models.prompt("recursive_reply").render()[0].content, self._examples)
+        return Guidance(self.context.models.prompt("recursive_reply").render()[0].content, self._examples)
 
 
 class RecursiveView(VersionsView):
@@ -86,14 +86,14 @@ class RecursiveView(VersionsView):
         Raises:
             BackboneError: a rewrite was rejected, or the model failed to answer.
         """
-        tries = {f.item: f.attempts for f in self._context.store.failures(self._context.key) if f.work == self.name}
+        tries = {f.item: f.attempts for f in self.context.store.failures(self.context.key) if f.work == self.name}
         for session in sessions:
-            stored = self._shelf.newest()
+            stored = self.shelf.newest()
             old = stored[0] if stored else None
             known = facts_of(old) if old else {}
             tried = tries.get(str(session.number), 0)
             facts, problem = yield from self._rewritten(session, known, tried)
-            while problem and not self._context.waits and tried + 1 < PATIENCE:
+            while problem and not self.context.waits and tried + 1 < PATIENCE:
                 tried += 1
                 facts, problem = yield from self._rewritten(session, known, tried)
             if problem and known and tried + 1 < PATIENCE:
@@ -124,7 +124,7 @@ class RecursiveView(VersionsView):
     ) -> tuple[Facts, str]:
         if not self._settings.checked:
             text = answer.text.strip()
-            facts = facts_from(text, [*known, *session.speakers], self._context.reading) or (
+            facts = facts_from(text, [*known, *session.speakers], self.context.reading) or (
                 {"": [text]} if text else known
             )
             return facts, "" if facts else "it is empty"
@@ -132,7 +132,7 @@ class RecursiveView(VersionsView):
             *((who, fact) for who, of_one in known.items() for fact in of_one),
             *((u.speaker, u.text) for u in part),
         ]
-        context = self._context
+        context = self.context
         text = answer.text if answer.finish == "stop" else finished(answer.text)
         written = facts_from(text, [*known, *session.speakers], context.reading)
         facts, dropped = checked_facts(written, lines, context.models.language, context.encoder.encode, context.check)
@@ -150,20 +150,20 @@ class RecursiveView(VersionsView):
         return capped(facts, self._settings.sentences), ""
 
     def _request(self, session: Session, part: Sequence[Utterance], known: Facts, tried: int) -> Request:
-        request = self._context.models.request("memory", self._messages(session, part, known), constant_messages=0)
+        request = self.context.models.request("memory", self._messages(session, part, known), constant_messages=0)
         return retried(request, tried)
 
     def _messages(self, session: Session, part: Sequence[Utterance], known: Facts) -> tuple[Message, ...]:
-        return self._context.models.prompt("recursive_rewrite").render(
+        return self.context.models.prompt("recursive_rewrite").render(
             sentences=self._settings.sentences,
             memory=list(known.items()),
             lines=[(u.speaker, u.text) for u in part],
-            people=self._context.models.language.named(session.speakers),
+            people=self.context.models.language.named(session.speakers),
         )
 
     def _pieces(self, session: Session, known: Facts) -> list[list[Utterance]]:
         """The fewest runs of a session's utterances whose prompts fit the window."""
-        models = self._context.models
+        models = self.context.models
         budget = models.prompt_budget("memory")
 
         def fits(part: Sequence[Utterance]) -> bool:
@@ -177,7 +177,7 @@ class RecursiveView(VersionsView):
     def _carried(self, known: Facts, session: Session) -> Facts:
         """The old memory plus the most typical utterances of a session whose rewrite failed."""
         said = [u for u in session.utterances if u.text.strip()]
-        vectors = self._context.encoder.encode([u.text for u in said])
+        vectors = self.context.encoder.encode([u.text for u in said])
         nearness = vectors @ vectors.mean(axis=0)
         typical = sorted(sorted(range(len(said)), key=lambda n: (-float(nearness[n]), n))[:CARRIED])
         facts = {speaker: list(sentences) for speaker, sentences in known.items()}
@@ -188,11 +188,11 @@ class RecursiveView(VersionsView):
 
     def _keep(self, session: Session, facts: Facts, old: Record | None, refused: int, *, fallback: bool) -> None:
         text = memory_text(facts)
-        vector = self._context.encoder.encode([text])[0]
+        vector = self.context.encoder.encode([text])[0]
         details = {"facts": facts, "rewrites": [refused + fallback, refused + 1]} | dropped_in(self._dropped)
         details |= {"previous": old.id} if old else {}
         draft = draft_of(session.utterances, text, vector, fallback=fallback, rewritten=True, details=details)
-        self._shelf.digest(session.number, [draft])
+        self.shelf.digest(session.number, [draft])
 
 
 def facts_of(record: Record) -> Facts:

@@ -34,7 +34,12 @@ class StoredRecords:
     """
 
     def __init__(self, context: ViewContext, view: str, *, encoded: bool = True) -> None:
-        self._context, self._view, self._shelf, self._encoded = context, view, context.shelf(view), encoded
+        self._context, self._view, self._shelf, self._encoded = (
+            context,
+            view,
+            context.store.shelf(context.key, view),
+            encoded,
+        )
         self._count = 0
 
     @property
@@ -112,14 +117,14 @@ class StoredView(View):
 
     def _nearest(self, query: Query, k: int, gamma: float, rounds: int) -> Steps[list[Recalled]]:
         """The k records nearest to a query by cosine, above γ, reflected on at most ``rounds`` times."""
-        context = self._context
+        context = self.context
 
         def search(text: str) -> list[Recalled]:
             vector = query.vector if text == query.text else context.encoder.encode_query(text)
             return self._records.nearest(replace(query, text=text, vector=vector), k, gamma)
 
         reflected = yield from reflect(context.models, query.text, search, rounds)
-        self._explanation = {"rounds": list(reflected.rounds)} if reflected.rounds else {}
+        self.explanation = {"rounds": list(reflected.rounds)} if reflected.rounds else {}
         return reflected.recalled
 
 
@@ -135,8 +140,8 @@ class VerbatimView(StoredView):
             said = session.utterances
             pieces = [said[start : start + self.piece] for start in range(0, len(said), self.piece)]
             texts = [dialogue(piece) for piece in pieces]
-            vectors = self._context.encoder.encode(texts) if self.encoded else [UNENCODED] * len(texts)
-            self._shelf.digest(
+            vectors = self.context.encoder.encode(texts) if self.encoded else [UNENCODED] * len(texts)
+            self.shelf.digest(
                 session.number,
                 [draft_of(*each, verbatim=True) for each in zip(pieces, texts, vectors, strict=True)],
             )

@@ -24,13 +24,13 @@ class SummaryView(StoredView):
         return ranking(settings.summary.k, settings.least_cosine, settings.summary.rounds)
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
-        context = self._context
+        context = self.context
         summaries = yield from context.summarizer.steps(sessions)
         vectors = context.encoder.encode([summary.text for summary in summaries])
         for session, summary, vector in zip(sessions, summaries, vectors, strict=True):
             draft = draft_of(session.utterances, summary.text, vector, fallback=summary.fallback)
-            self._shelf.digest(session.number, [draft])
+            self.shelf.digest(session.number, [draft])
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
-        settings = self._context.settings
+        settings = self.context.settings
         return self._nearest(query, settings.summary.k, settings.least_cosine, settings.summary.rounds)

@@ -40,7 +40,7 @@ class DenseView(VerbatimView):
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()
-        return self._records.nearest(query, self._context.settings.k, self._context.settings.least_cosine)
+        return self._records.nearest(query, self.context.settings.k, self.context.settings.least_cosine)
 
 
 class HistoryView(VerbatimView):
@@ -57,7 +57,7 @@ class HistoryView(VerbatimView):
         return ranking(settings.k, settings.least_cosine, settings.history.rounds)
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
-        settings = self._context.settings
+        settings = self.context.settings
         return self._nearest(query, settings.k, settings.least_cosine, settings.history.rounds)
 
 
@@ -83,18 +83,18 @@ class Bm25View(VerbatimView):
         index = self._words().of(self._records)
         if index is None:
             return []
-        wanted = [word for word in content_words(query.text, self._context.reading) if word in index.vocab_dict]
+        wanted = [word for word in content_words(query.text, self.context.reading) if word in index.vocab_dict]
         if not wanted:
             return []
         score = np.asarray(index.get_scores(wanted), np.float64)
         eligible = (score > 0) & self._records.known(query)
-        rows = [int(row) for row in best(score, eligible, self._records.at, self._context.settings.k)]
+        rows = [int(row) for row in best(score, eligible, self._records.at, self.context.settings.k)]
         records = zip(self._records.fetch(rows), rows, strict=True)
         return [recalled(record, 0.0, score=float(score[row])) for record, row in records]
 
     def _words(self) -> _WordStatistics:
-        reading = self._context.reading
-        return self._context.indexes.get(self._context.key, f"{self.name} words", lambda: _WordStatistics(reading))
+        reading = self.context.reading
+        return self.context.indexes.get(self.context.key, f"{self.name} words", lambda: _WordStatistics(reading))
 
 
 class _WordStatistics:

@@ -9,10 +9,10 @@ import pytest
 
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.index.base import Search
-from ld_agent.memory.index.hybrid import LIKE, SHARPNESS, TIME, WEIGHTS, best_passages, formula, question, weighted
+from ld_agent.memory.index.lexical import question
 from ld_agent.memory.index.long_term import CANDIDATES, FEW, LongTermIndex
-from ld_agent.memory.index.passages import PackedVectors, Passages
-from ld_agent.memory.scoring import Terms, hybrid_score
+from ld_agent.memory.index.passages import LIKE, SHARPNESS, PackedVectors, Passages, best_passages
+from ld_agent.memory.scoring import SCORERS, TIME, WEIGHTS, Terms, hybrid_score, weighted
 
 READING = ENGLISH.reading
 
@@ -57,7 +57,7 @@ def test_the_sum_by_hand():
     s_sem = terms.pop("s_sem")
     score = hybrid_score(Terms(s_sem, s_sem, np.array([1.0, 0.5]), terms))
     assert score == pytest.approx([sum(WEIGHTS.values()) / 2 + TIME, TIME / 2])
-    assert all(name in formula() for name in [*WEIGHTS, "λ"])
+    assert all(name in SCORERS["hybrid"].formula for name in [*WEIGHTS, "λ"])
 
 
 def test_a_question_is_about_the_one_speaker_it_names():

@@ -17,7 +17,7 @@ from ld_agent.languages import ENGLISH
 from ld_agent.memory import speaker_traits
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.index import long_term, rough
-from ld_agent.memory.index.base import Index, Search
+from ld_agent.memory.index.base import Search
 from ld_agent.memory.index.cache import IndexCache
 from ld_agent.memory.index.long_term import LongTermIndex
 from ld_agent.memory.index.passages import NO_VECTORS, Passages
@@ -223,7 +223,7 @@ def asked(encoder: SentenceEncoder, text: str, **limits) -> Search:
 
 @pytest.mark.parametrize("scorer", SCORERS)
 def test_every_scorer_answers_through_the_same_door(shelf: Shelf, encoder: SentenceEncoder, scorer: str):
-    index: Index = RecordIndex(shelf, encoder, READING, passages=True)
+    index = RecordIndex(shelf, encoder, READING, passages=True)
     best, *_ = index.search(asked(encoder, "Who bought the violin?", scorer=scorer))
     assert best.record.text == TEXTS[1]
     assert best.s_top == pytest.approx(0.75)  # ½ (1/1 + 1/2)

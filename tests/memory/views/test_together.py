@@ -7,7 +7,7 @@ from agent_parts import DAY, START, Scene, remembered, requests_of
 
 from ld_agent.backbones.base import Message, Request
 from ld_agent.errors import BackboneError, ConfigError
-from ld_agent.memory.views.combine import Merged, merged
+from ld_agent.memory.views.enabled import Merged, merged
 from ld_agent.running.rebuild import missing, rebuild
 from ld_agent.steps import Steps, run, side_by_side
 from ld_agent.storage.base import CATCH_UP

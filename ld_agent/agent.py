@@ -26,7 +26,8 @@ from ld_agent.running.resources import Resources
 from ld_agent.running.stateless import without_memory
 from ld_agent.state import Relation
 from ld_agent.steps import arun, run
-from ld_agent.storage.base import Store, StoredConversation
+from ld_agent.storage.rows import StoredConversation
+from ld_agent.storage.store import Store
 from ld_agent.types import Recalled, ReplyOptions, checked_name, checked_text, name_key, utc
 
 __all__ = ["Agent", "Conversation"]

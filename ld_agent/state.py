@@ -26,8 +26,8 @@ from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.replies import is_stock_phrase
 from ld_agent.running.turnstile import Turnstile
 from ld_agent.steps import Steps, side_by_side
-from ld_agent.storage.base import TRAITS
 from ld_agent.storage.columns import EPOCH
+from ld_agent.storage.rows import TRAITS
 from ld_agent.types import Recalled, Record, Trait, Utterance, utc
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from ld_agent.agent import Agent
 from ld_agent.backbones.base import Message
 from ld_agent.conversation import Conversation
 from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.storage.base import Draft
 from ld_agent.storage.exchange import export_lines, import_file
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.rows import Draft
+from ld_agent.storage.sqlite.store import SQLiteStore
 
 SESSIONS, TRAITS = 70, 300
 HOUR = timedelta(hours=1)
@@ -23,7 +23,7 @@ HOUR = timedelta(hours=1)
 
 def exported(folder: Path) -> Path:
     """An export of many sessions, each with an event of two sentences, and of many traits."""
-    store = Store(folder / "elsewhere.db")
+    store = SQLiteStore(folder / "elsewhere.db")
     key = store.open_conversation("maya", "Sam").key
     shelf, personas = store.shelf(key, "events"), store.personas(key)
     shelf.enable()

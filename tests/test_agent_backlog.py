@@ -7,7 +7,7 @@ from agent_parts import DAY, START, Scene, confessed, requests_of, retold
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Request
 from ld_agent.errors import BackboneError
-from ld_agent.storage.base import PATIENCE
+from ld_agent.storage.rows import PATIENCE
 
 
 def prompt_of_last_reply(agent: Agent) -> str:

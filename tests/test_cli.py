@@ -53,7 +53,7 @@ def test_an_unforeseen_error_is_one_line_too(
         raise RuntimeError("first line\nsecond line")
 
     (tmp_path / "me.db").touch()
-    monkeypatch.setattr(ld_agent.storage.sqlite.store, "Store", broken)
+    monkeypatch.setattr(ld_agent.storage.sqlite.store, "SQLiteStore", broken)
     ran = command_line("memory", "list", "--store", tmp_path / "me.db")
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == (
@@ -69,7 +69,7 @@ def test_an_interrupt_is_exit_code_130(command_line: CommandLine, monkeypatch: p
         raise KeyboardInterrupt
 
     (tmp_path / "me.db").touch()
-    monkeypatch.setattr(ld_agent.storage.sqlite.store, "Store", interrupted)
+    monkeypatch.setattr(ld_agent.storage.sqlite.store, "SQLiteStore", interrupted)
     ran = command_line("memory", "list", "--store", tmp_path / "me.db")
     assert (ran.code, ran.out, ran.err) == (130, "", "")
 

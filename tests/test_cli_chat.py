@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from cli_commands import EXECUTABLE, CommandLine, Untouched, environment, light_config
 
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
 from ld_agent.types import Utterance
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -297,5 +297,5 @@ def test_a_conversation_keeps_its_agent_until_it_is_renamed(command_line: Comman
 
 
 def utterances_in(path: Path) -> list[Utterance]:
-    with closing(Store(path)) as store:
+    with closing(SQLiteStore(path)) as store:
         return store.utterances(store.conversations()[0].key)

@@ -18,7 +18,7 @@ from ld_agent.config import Config, load_config
 from ld_agent.datasets import load_episodes
 from ld_agent.memory.scoring import TIME, weighted
 from ld_agent.running.replay import replay
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
 
 SUMMARY = "Ann talked about her garden and her bees."
 
@@ -67,7 +67,7 @@ def test_list_gives_the_records_and_traits_of_a_conversation(command_line: Comma
 
 
 def test_list_says_until_when_a_trait_held(command_line: CommandLine, store: Path):
-    with closing(Store(store)) as opened:
+    with closing(SQLiteStore(store)) as opened:
         personas = opened.personas(opened.find_conversation("a").key)
         [trait, *_] = (t for t, _ in personas.traits() if t.speaker == "Ann")
         personas.update(replace(trait, holds_until=datetime(2024, 3, 20, 9, tzinfo=UTC), ended_by="u1"))

@@ -10,7 +10,7 @@ from cli_commands import CommandLine, light_config
 
 from ld_agent.errors import InputError
 from ld_agent.files import check_output, is_sqlite, written_atomically
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
 
 TALK = '{"conversation": "c", "agent": "Sam", "utterances": []}\n'
 
@@ -18,7 +18,7 @@ TALK = '{"conversation": "c", "agent": "Sam", "utterances": []}\n'
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     path = tmp_path / "s.db"
-    opened = Store(path)
+    opened = SQLiteStore(path)
     opened.open_conversation("c", "Sam")
     opened.close()
     return path

@@ -12,7 +12,7 @@ from cli_commands import CommandLine, conversation_line, light_config, run_real,
 
 from ld_agent.files import shipped_path
 from ld_agent.memory.scoring import TIME, weighted
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
 
 SAMPLE = shipped_path("data/samples/three_sessions.jsonl")
 KEYS = {
@@ -30,7 +30,7 @@ def three(tmp_path: Path) -> Path:
 
 
 def stored_texts(path: Path, conversation: str) -> list[str]:
-    store = Store(path)
+    store = SQLiteStore(path)
     found = store.find_conversation(conversation)
     assert found is not None
     texts = [utterance.text for utterance in store.utterances(found.key)]

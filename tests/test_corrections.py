@@ -13,7 +13,7 @@ from ld_agent.errors import InputError
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.corrections import Correction, rewritten
 from ld_agent.storage.exchange import export_lines, import_lines
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
 
 VIEWS = ["events", "history", "bm25", "recursive", "conditional", "memorybank"]
 
@@ -143,7 +143,7 @@ def test_corrections_are_exported_and_imported(scene: Scene, tmp_path: Any):
     ann.edit(trait_of(ann, "peanuts"), "I am allergic to latex.")
     ann.forget(trait_of(ann, "Joao"))
     exported = list(export_lines(agent.store))
-    other = Store(tmp_path / "other.db")
+    other = SQLiteStore(tmp_path / "other.db")
     import_lines(other, [line.encode() for line in exported], "export", "ann")
     again = list(export_lines(other))
     assert [line.replace('"import"', '"chat"') for line in again] == exported

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from agent_process import Processes, Task
 
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
 
 TEXTS = ["I keep bees in Lyon.", "I paint the bees.", "I sing in a choir.", "I moved to Oslo.", "I bought a boat."]
 GAPS = [0, 60, 7200, 60, 86_400]
@@ -49,7 +49,7 @@ def test_whatever_was_acknowledged_survives_a_kill_and_pending_work_is_finished(
         assert (killed["status"], killed["signal"]) == (None, 9), (point, killed)
         said = acknowledged(killed["lines"])
 
-        store = Store(path)
+        store = SQLiteStore(path)
         assert store.db.row("PRAGMA integrity_check") == ("ok",), point
         found = store.find_conversation("maya")
         stored = [(u.id, u.text) for u in store.utterances(found.key)] if found else []
@@ -78,7 +78,7 @@ def test_a_kill_while_the_last_one_is_mended_loses_nothing_either(
         )
         said = [pair for run in runs for pair in acknowledged(run["lines"])]
         assert [run["signal"] for run in runs] == [9, 9]
-        store = Store(path)
+        store = SQLiteStore(path)
         stored = [(u.id, u.text) for u in store.utterances(store.open_conversation("maya", "Sam").key)]
         store.close()
         assert [pair for pair in stored if pair in said] == said, point
@@ -92,9 +92,9 @@ def test_a_killed_deletion_is_atomic(processes: Processes, tmp_path: Path) -> No
         path = tmp_path / f"{point}.db"
         processes.run(conversation(path, texts=TEXTS[:1], gaps=[0]))
         [killed] = processes.run(conversation(path, texts=[], delete=True, kill_before=point))
-        Store(path).close()
+        SQLiteStore(path).close()
         content = b"".join(file.read_bytes() for file in tmp_path.glob(f"{point}.db*") if file.suffix != ".out")
-        store = Store(path)
+        store = SQLiteStore(path)
         found = store.find_conversation("maya")
         assert (found is None) == (b"bees" not in content), point
         if found is not None:
@@ -109,7 +109,7 @@ def test_a_killed_deletion_is_atomic(processes: Processes, tmp_path: Path) -> No
 
 
 def assert_finished(path: Path, point: int, before: list[tuple[str, str]]) -> None:
-    store = Store(path)
+    store = SQLiteStore(path)
     found = store.find_conversation("maya")
     assert found is not None
     key = found.key

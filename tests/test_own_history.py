@@ -17,7 +17,7 @@ from ld_agent.running import history
 from ld_agent.running.history import Imported, People, plan, store_history
 from ld_agent.running.rebuild import learn_history
 from ld_agent.storage.exchange import export_lines, import_file
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
 from ld_agent.types import cleaned_name, name_key
 
 HOUR = timedelta(hours=1)
@@ -137,7 +137,7 @@ def test_older_parts_of_a_chat_come_in_later(scene: Scene, tmp_path: Path) -> No
     assert sorted(by_session.values()) == [["First."], ["Fourth."], ["Second.", "Third."]]
     backup = tmp_path / "b.jsonl"
     backup.write_text("".join(f"{line}\n" for line in export_lines(agent.store)), encoding="utf-8")
-    other = Store(tmp_path / "other.db")
+    other = SQLiteStore(tmp_path / "other.db")
     assert import_file(other, backup) == 1
     assert list(export_lines(other)) == backup.read_text(encoding="utf-8").splitlines()
     other.close()

@@ -16,7 +16,7 @@ from ld_agent.backbones.base import Request
 from ld_agent.conversation import Conversation
 from ld_agent.errors import InputError
 from ld_agent.storage.exchange import export_lines, import_lines
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
 from ld_agent.types import CHANNELS, SAID, least_trusted
 
 POISON = (
@@ -203,7 +203,7 @@ def test_an_import_from_before_channels_counts_as_said_in_the_chat_like_a_store_
     talk.end_session()
     rows = [json.loads(line) for line in export_lines(talk.relation.resources.store, "ann")]
     old = [{k: v for k, v in row.items() if k not in ("channel", "said_by")} for row in rows]
-    store = Store(tmp_path / "other.db")
+    store = SQLiteStore(tmp_path / "other.db")
     import_lines(store, [json.dumps(row).encode() for row in old], "old", "ann")
     key = store.open_conversation("ann", talk.agent_name).key
     assert {r.channel for r in store.records(key)} == {u.channel for u in store.utterances(key)} == {"chat"}

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from agent_parts import START, Scene
 
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
 
 VIEWS = ["events", "recursive", "conditional", "dense"]
 PLANNED = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE)")
@@ -28,7 +28,7 @@ grows, and the channels of all that a rewritten memory was made from."""
 def statements(scene: Scene) -> dict[str, list[str]]:
     """By statement of three turns and a session's end, the lines of its plan."""
     agent = scene.agent(**{"memory.views": VIEWS, "memory.quotes": 80})
-    assert isinstance(agent.store, Store)
+    assert isinstance(agent.store, SQLiteStore)
     seen: dict[str, None] = {}
     maya = agent.conversation("maya")
     for day in range(3):

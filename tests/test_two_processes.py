@@ -13,7 +13,7 @@ from agent_process import Processes, Task
 from ld_agent.backbones.base import Request
 from ld_agent.errors import EncoderMismatchError
 from ld_agent.storage.opening import open_store
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
 
 
 def writer(path: Path, conversation: str, speaker: str, turns: int, **more: object) -> Task:
@@ -29,7 +29,7 @@ def test_writers_to_one_conversation_lose_nothing(processes: Processes, tmp_path
     turns = 15
     runs = processes.run(*(writer(path, "maya", "Maya", turns, end_every=5) for _ in range(2)))
     assert [run["status"] for run in runs] == [0, 0], runs
-    store = Store(path)
+    store = SQLiteStore(path)
     key = store.open_conversation("maya", "Sam").key
     said = [(u.id, u.text) for u in store.utterances(key)]
     assert [i for i, _ in said] == [f"u{n}" for n in range(1, 4 * turns + 1)]
@@ -82,7 +82,7 @@ def test_a_writer_whose_conversation_is_deleted_gets_one_clear_error(processes: 
     assert "deleted" in error[2]
     assert "reopen it" in error[2]
     assert json.loads(deleted["lines"][0]) == ["deleted"]
-    store = Store(path)
+    store = SQLiteStore(path)
     assert store.db.row("PRAGMA integrity_check") == ("ok",)
     assert store.db.row("SELECT count(*) FROM utterance") == (0,)
     store.close()

@@ -18,15 +18,15 @@ from ld_agent.datasets.exports import FORMATS
 from ld_agent.errors import BackboneError, InputError
 from ld_agent.files import check_output, written_atomically
 from ld_agent.program import print_json
-from ld_agent.storage.exchange import export_lines, found_conversation, import_file
+from ld_agent.storage.exchange import export_lines, found_conversation
 from ld_agent.storage.opening import existing_store, open_store
 from ld_agent.terminal import LongWork, bars
 from ld_agent.types import iso
 
 if TYPE_CHECKING:
     from ld_agent.agent import Agent
-    from ld_agent.storage.base import Failure, StoredConversation
-    from ld_agent.storage.sql.store import SQLStore
+    from ld_agent.storage.rows import Failure, StoredConversation
+    from ld_agent.storage.store import Store as MemoryStore
     from ld_agent.types import Record, Trait
 
 app = typer.Typer(help="Inspect, search, move and delete stored memories.", no_args_is_help=True)
@@ -49,7 +49,7 @@ def list_command(store: Store, conversation: MaybeConversation = None, as_json: 
         _list_records(opened, found_conversation(opened, conversation), as_json)
 
 
-def _list_records(opened: SQLStore, stored: StoredConversation, as_json: bool) -> None:
+def _list_records(opened: MemoryStore, stored: StoredConversation, as_json: bool) -> None:
 
     records, traits = opened.records(stored.key), [t for t, _ in opened.personas(stored.key).traits()]
     if as_json:
@@ -64,7 +64,7 @@ def _list_records(opened: SQLStore, stored: StoredConversation, as_json: bool) -
         console.print(traits_table([t for t in traits if t.speaker == speaker]))
 
 
-def _list_conversations(opened: SQLStore, as_json: bool) -> None:
+def _list_conversations(opened: MemoryStore, as_json: bool) -> None:
 
     rows: list[dict[str, Any]] = [
         {"conversation": c.id, "agent": c.agent, "speakers": opened.speakers(c.key)}
@@ -164,8 +164,8 @@ def import_command(
       ld-agent memory import "WhatsApp Chat - Ann.zip" --store me.db --conversation maya --me Maya --dry-run
     """
     from ld_agent.cli.history import import_history, is_own
-    from ld_agent.storage.address import is_address, shown
-    from ld_agent.storage.sqlite.importing import import_into_file
+    from ld_agent.storage.exchange import import_into
+    from ld_agent.storage.opening import shown
 
     if not source.exists():
         raise InputError(f"no file {source}; give an export of `ld-agent memory export`, or of {', '.join(FORMATS)}")
@@ -179,11 +179,7 @@ def import_command(
             f"{source} is not another program's history, so it is imported whole, under the names it has; "
             f"leave out {', '.join(unfit)}"
         )
-    if is_address(store):
-        with closing(open_store(store)) as opened:
-            count = import_file(opened, source)
-    else:
-        count = import_into_file(Path(store), source)
+    count = import_into(store, source)
     say(f"imported {count} conversation{'' if count == 1 else 's'} into {shown(store)}")
 
 
@@ -201,7 +197,7 @@ def copy(
 
       ld-agent memory copy --from me.db --to postgresql://localhost/memory
     """
-    from ld_agent.storage.copying import copy_store
+    from ld_agent.storage.exchange import copy_store
 
     with closing(existing_store(source)) as read, closing(open_store(target)) as written:
         with _counted("copying") as progress:
@@ -221,11 +217,9 @@ def rename(
 
       ld-agent memory rename Robin --store me.db --conversation maya
     """
-    from ld_agent.storage.renaming import rename_agent
-
     opened = existing_store(store)
     stored = found_conversation(opened, conversation)
-    rename_agent(opened, stored, name)
+    opened.rename_agent(stored.key, name)
     say(f"{stored.agent} is now {name} in {conversation}; set agent.name={name} as well")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ld_agent.evaluation.run_files import Prediction
 from ld_agent.memory.views import VIEWS
-from ld_agent.storage.base import Store
+from ld_agent.storage.store import Store
 from ld_agent.turn import NOT_STATED, STOCK_PHRASE
 from ld_agent.types import Record, Reply
 

@@ -36,7 +36,7 @@ from ld_agent.errors import InputError
 from ld_agent.memory.index.base import Search
 from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.scoring import SCORERS
-from ld_agent.storage.base import Draft, StoredConversation
+from ld_agent.storage.rows import Draft, StoredConversation
 from ld_agent.types import Record
 
 SHELF = "items"

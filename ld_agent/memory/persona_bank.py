@@ -19,8 +19,8 @@ from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
 from ld_agent.memory.index.base import Progress, no_progress
 from ld_agent.memory.speaker_traits import SpeakerTraits
-from ld_agent.storage.base import Store
 from ld_agent.storage.columns import microseconds
+from ld_agent.storage.store import Store
 from ld_agent.types import Trait, Utterance, as_known, least_trusted, listed
 
 RECENCY_SECONDS = 30 * 86_400.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.storage.base import Store
+from ld_agent.storage.store import Store
 
 BATCH = 256
 

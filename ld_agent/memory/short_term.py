@@ -7,7 +7,7 @@ from datetime import datetime
 
 from ld_agent.backbones.reasoning import without_reasoning
 from ld_agent.errors import InputError
-from ld_agent.storage.base import Store
+from ld_agent.storage.store import Store
 from ld_agent.types import Utterance, as_known, checked_name, checked_text, name_key, zoned
 
 

@@ -16,7 +16,7 @@ from ld_agent.memory.corrections import Carried, Correction, content, corrected_
 from ld_agent.memory.quotes import asks
 from ld_agent.memory.views.stored import dialogue
 from ld_agent.state import Relation
-from ld_agent.storage.base import Rewriting
+from ld_agent.storage.rows import Rewriting
 from ld_agent.text import SENTENCE_END
 from ld_agent.types import Record, Trait, Utterance
 

@@ -19,7 +19,7 @@ from ld_agent.memory.corrections import content, rewritten
 from ld_agent.memory.index.lexical import stems
 from ld_agent.revising.correcting import correct, in_own_words
 from ld_agent.state import Relation
-from ld_agent.storage.base import Rewriting
+from ld_agent.storage.rows import Rewriting
 from ld_agent.text import EAST_ASIAN, HAN, SENTENCE_END, simplified
 from ld_agent.types import Record, Utterance
 

@@ -14,7 +14,8 @@ from itertools import islice
 
 from ld_agent.datasets.exports import ASSISTANTS
 from ld_agent.datasets.exports.message import AGENT, ME, Message, line_of
-from ld_agent.storage.base import Line, Store
+from ld_agent.storage.rows import Line
+from ld_agent.storage.store import Store
 from ld_agent.types import LONGEST_NAME, checked_text, cleaned_name, name_key
 
 BATCH = 1000

@@ -14,7 +14,7 @@ from ld_agent.errors import BackboneError
 from ld_agent.memory.views import build_views
 from ld_agent.memory.views.enabled import digested
 from ld_agent.steps import answered, run
-from ld_agent.storage.base import TRAITS, StoredConversation
+from ld_agent.storage.rows import TRAITS, StoredConversation
 
 BATCH = 8  # sessions digested at once: enough to batch the model's work, few enough to lose little
 

@@ -21,7 +21,7 @@ from ld_agent.agent import Agent
 from ld_agent.conversation import Conversation
 from ld_agent.errors import InputError, LDAgentError
 from ld_agent.server.shapes import RecalledShape, RecordShape, TraitShape, UtteranceShape
-from ld_agent.storage.base import StoredConversation
+from ld_agent.storage.rows import StoredConversation
 from ld_agent.storage.served import Directory
 from ld_agent.types import Utterance
 

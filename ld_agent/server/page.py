@@ -20,8 +20,8 @@ from ld_agent.server import page_data
 from ld_agent.server.errors import ApiError
 from ld_agent.server.logins import Login, NotLoggedInError, form_of
 from ld_agent.server.service import Service
-from ld_agent.storage.base import StoredConversation
 from ld_agent.storage.exchange import export_lines
+from ld_agent.storage.rows import StoredConversation
 
 HERE = Path(__file__).parent
 PEOPLE = 50

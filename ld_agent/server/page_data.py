@@ -11,8 +11,8 @@ from markupsafe import Markup, escape
 
 from ld_agent.languages import ENGLISH
 from ld_agent.prompts import as_line
-from ld_agent.storage.base import Store
 from ld_agent.storage.served import Directory
+from ld_agent.storage.store import Store
 from ld_agent.types import Recalled, Record, Reply, SessionSummary, Trait, Utterance
 
 SESSIONS = 15

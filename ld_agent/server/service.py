@@ -23,7 +23,7 @@ from ld_agent.running.costs import Costs
 from ld_agent.running.free_memory import return_free_memory
 from ld_agent.server.errors import ApiError
 from ld_agent.server.memory.shapes import ObserveRequest
-from ld_agent.storage.base import StoredConversation
+from ld_agent.storage.rows import StoredConversation
 from ld_agent.storage.served import Answers, Directory, Keys
 from ld_agent.types import Reply, Utterance
 

@@ -1,18 +1,20 @@
-"""Opens the store at a path or an address with the right engine; knows no SQL."""
+"""The place of a store, a file or a ``postgresql://`` address, and the store opened there by the right engine."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ld_agent.errors import StoreError
-from ld_agent.storage.address import is_address, shown
 
 if TYPE_CHECKING:
-    from ld_agent.storage.sql.store import SQLStore
+    from ld_agent.storage.store import Store
+
+SCHEMES = ("postgresql://", "postgres://")
 
 
-def open_store(path: str | Path) -> SQLStore:
+def open_store(path: str | Path) -> Store:
     """Open a store, or create it.
 
     Raises:
@@ -20,12 +22,12 @@ def open_store(path: str | Path) -> SQLStore:
     """
     if is_address(path):
         return _postgres(str(path), create=True)
-    from ld_agent.storage.sqlite.store import Store
+    from ld_agent.storage.sqlite.store import SQLiteStore
 
-    return Store(path)
+    return SQLiteStore(path)
 
 
-def existing_store(path: str | Path) -> SQLStore:
+def existing_store(path: str | Path) -> Store:
     """Open an existing store; inspecting one never creates it.
 
     Raises:
@@ -38,7 +40,7 @@ def existing_store(path: str | Path) -> SQLStore:
     return open_store(path)
 
 
-def _postgres(address: str, create: bool) -> SQLStore:
+def _postgres(address: str, create: bool) -> Store:
     try:
         from ld_agent.storage.postgres.store import PostgresStore
     except ImportError as exc:
@@ -46,3 +48,22 @@ def _postgres(address: str, create: bool) -> SQLStore:
             f"{shown(address)}: PostgreSQL needs further packages ({exc}); run: pip install 'ld_agent[postgres]'"
         ) from exc
     return PostgresStore(address, create=create)
+
+
+def is_address(path: str | Path) -> bool:
+    """Whether a store's path is a server's address rather than a file."""
+    return str(path).startswith(SCHEMES)
+
+
+def shown(address: str | Path) -> str:
+    """A store's path without password, safe for messages and logs."""
+    if not is_address(address):
+        return str(address)
+    scheme, _, rest = str(address).partition("://")
+    rest = re.sub(r"(?i)((?:ssl)?password=)[^&]*", r"\1…", rest)
+    netloc, slash, path = rest.partition("/")
+    if "@" not in netloc:  # a "/", "?" or "#" of a password that is not percent-encoded ends the host's part too early
+        netloc, slash, path = (rest, "", "") if re.search(r"^[^/?@]*:[^@]*@", rest) else (netloc, slash, path)
+    user, at, host = netloc.rpartition("@")
+    name, colon, _ = user.partition(":")
+    return f"{scheme}://{name}{colon and ':…'}{at}{host}{slash}{path}"

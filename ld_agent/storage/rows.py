@@ -1,16 +1,18 @@
-"""The rows exchanged between memory and a database. Knows no SQL, engine or mechanism."""
+"""The rows exchanged between memory and a database, and how their columns are stored. Knows no engine and no mechanism."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from ld_agent.storage.columns import Vector
-from ld_agent.types import Record
+from ld_agent.storage.columns import Vector, json_text, microseconds, moment
+from ld_agent.storage.database import Database
+from ld_agent.types import Record, Trait, Utterance
 
 TRAITS = "traits"
 """The kind of work that extracts traits; other kinds are named after their view."""
@@ -126,60 +128,21 @@ class Rewriting:
     relearned: Sequence[str] = ()
 
 
-# ---- a conversation as it is exported and imported
+# ---- columns
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "session": ("number", "closed", "thread"),
     "enabled": ("view", "since", "through"),
     "digested": ("view", "session"),
-    "utterance": (
-        "id",
-        "session",
-        "speaker",
-        "text",
-        "at",
-        "extracted",
-        "replaced",
-        "channel",
-        "interrupted",
-        "source",
-        "utc_offset",
-    ),
+    "utterance": tuple("id session speaker text at extracted replaced channel interrupted source utc_offset".split()),
     "observed": ("view", "utterance"),
-    "record": (
-        "id",
-        "view",
-        "session",
-        "text",
-        "at",
-        "topics",
-        "sources",
-        "fallback",
-        "details",
-        "pinned",
-        "channel",
-        "said_by",
-    ),
-    "trait": (
-        "id",
-        "speaker",
-        "text",
-        "at",
-        "source",
-        "last_at",
-        "mentions",
-        "superseded_by",
-        "pinned",
-        "channel",
-        "holds_from",
-        "holds_until",
-        "ended_by",
-    ),
+    "record": tuple("id view session text at topics sources fallback details pinned channel said_by".split()),
+    "trait": tuple(field.name for field in fields(Trait)),
     "change": ("target", "action", "at", "before"),
     "recall": ("record", "utterance"),
 }
-"""What each kind of row holds, besides its conversation. Times are aware datetimes, lists and mappings are plain, flags are
-bool, every other value is text or a whole number; only `NULLABLE_COLUMNS` may be None."""
+"""What is exported of each kind of row, besides its conversation. Times are aware datetimes, lists and mappings are plain,
+flags are bool, every other value is text or a whole number; only `NULLABLE_COLUMNS` may be None."""
 COUNTERS = ("utterances", "records", "traits")
 """The numbers of ids used by a conversation."""
 JSON_COLUMNS = frozenset({"topics", "sources", "details", "said_by"})
@@ -187,3 +150,45 @@ TIME_COLUMNS = frozenset({"at", "last_at", "holds_from", "holds_until"})
 NULLABLE_COLUMNS = frozenset({"superseded_by", "holds_from", "holds_until"})
 FLAG_COLUMNS = frozenset({"closed", "extracted", "fallback", "interrupted", "pinned", "replaced"})
 NUMBER_COLUMNS = frozenset({"number", "session", "mentions", "since", "through", "utc_offset", *COUNTERS})
+UTTERANCE, RECORD, TRAIT = (", ".join(field.name for field in fields(kind)) for kind in (Utterance, Record, Trait))
+"""The columns of each type, for SELECT."""
+T = TypeVar("T", Utterance, Record, Trait)
+
+
+def plain_value(column: str, stored: Any) -> Any:
+    """A column's value as the package uses it, from what a table holds."""
+    return READ[column](stored) if stored is not None and column in READ else stored
+
+
+def _from_json(stored: str) -> Any:
+    value = json.loads(stored)
+    return tuple(value) if isinstance(value, list) else value
+
+
+READ: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(TIME_COLUMNS, moment),
+    **dict.fromkeys(JSON_COLUMNS, _from_json),
+    **dict.fromkeys(FLAG_COLUMNS, bool),
+}
+
+
+def stored_value(column: str, value: Any) -> Any:
+    """What `plain_value` reads, as a statement's parameter."""
+    if column in TIME_COLUMNS:
+        return None if value is None else microseconds(value)
+    if column in JSON_COLUMNS:
+        return json_text(dict(value) if column == "details" else value)
+    return value
+
+
+def from_row(kind: type[T], row: Sequence[Any]) -> T:
+    """The utterance, record or trait from its columns."""
+    return kind(*(plain_value(column.name, stored) for column, stored in zip(fields(kind), row, strict=True)))
+
+
+def insert(db: Database, table: str, row: Mapping[str, Any], *, unless_there: bool = False) -> int:
+    """Store one row; returns 1, or 0 where it was there already."""
+    places = ", ".join("?" * len(row))
+    conflict = " ON CONFLICT DO NOTHING" if unless_there else ""
+    values = tuple(stored_value(column, value) for column, value in row.items())
+    return db.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places}){conflict}", values)

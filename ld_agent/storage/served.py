@@ -15,13 +15,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ld_agent.errors import InputError
-from ld_agent.storage.base import PATIENCE, TRAITS
 from ld_agent.storage.columns import json_text, microseconds, moment
 from ld_agent.storage.database import EVERYONE, Database, tenant_of
+from ld_agent.storage.rows import PATIENCE, TRAITS
+from ld_agent.storage.utterances import select_utterances
 from ld_agent.types import PersonSummary, SessionSummary, ThreadSummary, Utterance
 
 if TYPE_CHECKING:
-    from ld_agent.storage.sql.store import SQLStore
+    from ld_agent.storage.store import Store
 
 SCOPES = ("chat", "memory", "admin")
 PREFIX_LENGTH = 12
@@ -67,7 +68,7 @@ class Keys:
         apart: use a connection whose reads never wait for the store's writes; `close` releases it.
     """
 
-    def __init__(self, store: SQLStore, *, apart: bool = False) -> None:
+    def __init__(self, store: Store, *, apart: bool = False) -> None:
         self._shared, self._connection = store.db, store.db.for_reading() if apart else store.db
         self._db = self._connection.acting_for(EVERYONE)  # keys are looked up before the tenant is known
 
@@ -125,7 +126,7 @@ class Keys:
 class Answers:
     """The answers to requests."""
 
-    def __init__(self, store: SQLStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._db = store.db
 
     def keep(self, key: int, answer: Answer) -> None:
@@ -167,7 +168,7 @@ class Answers:
 class Directory:
     """Paged lists of stored people and their data."""
 
-    def __init__(self, store: SQLStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._db = store.db
 
     def people(self, prefix: str, after: str, most: int, containing: str = "") -> list[PersonSummary]:
@@ -239,8 +240,6 @@ class Directory:
 
     def recalls(self, key: int, sessions: Sequence[int], most: int) -> dict[int, tuple[int, list[Utterance]]]:
         """By session, the number of replies that recalled its memories, and the latest of these replies."""
-        from ld_agent.storage.sql.rows import utterances
-
         rows = self._db.of(key).rows(
             f"""SELECT session, reply, replies FROM (
                   SELECT session, reply, count(*) OVER (PARTITION BY session) AS replies,
@@ -253,7 +252,7 @@ class Directory:
             (key, list(sessions), most),
         )
         where = f"conversation = ?1 AND {self._db.within('id', '?2')}"
-        said = {u.id: u for u in utterances(self._db.of(key), where, (key, [reply for _, reply, _ in rows]))}
+        said = {u.id: u for u in select_utterances(self._db.of(key), where, (key, [reply for _, reply, _ in rows]))}
         by_session: dict[int, tuple[int, list[Utterance]]] = {}
         for session, reply, replies in rows:
             by_session.setdefault(session, (replies, []))[1].append(said[reply])
@@ -261,10 +260,8 @@ class Directory:
 
     def search(self, key: int, words: str, most: int) -> list[Utterance]:
         """Utterances that contain a text, whatever its case, the latest first."""
-        from ld_agent.storage.sql.rows import utterances
-
         where = r"conversation = ? AND lower(text) LIKE ? ESCAPE '\' ORDER BY pk DESC LIMIT ?"
-        return utterances(self._db.of(key), where, (key, _pattern(words), most))
+        return select_utterances(self._db.of(key), where, (key, _pattern(words), most))
 
     def unfinished(self, *, set_aside: bool = True) -> list[str]:
         """Conversations with pending trait extraction.

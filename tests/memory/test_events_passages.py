@@ -16,8 +16,8 @@ from ld_agent.memory.views.events import EventView
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer, Summary
 from ld_agent.steps import run
-from ld_agent.storage.base import Shelf
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.shelf import Shelf
+from ld_agent.storage.sqlite.store import SQLiteStore
 from ld_agent.types import Recalled
 
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -32,7 +32,7 @@ class Memory:
     """One store and the event view over it."""
 
     def __init__(self, path: Path, encoder: SentenceEncoder, topics: TopicExtractor, config: Callable) -> None:
-        self.store, self.encoder, self.topics = Store(path), encoder, topics
+        self.store, self.encoder, self.topics = SQLiteStore(path), encoder, topics
         self.models = Models(config(), ScriptedBackbone({}))
 
     def view(self, scorer: str = "hybrid", conversation: str = "alice", **settings) -> EventView:
@@ -128,7 +128,7 @@ def test_another_encoder_drops_them_and_no_stale_ones_are_taken(memory: Memory):
     memory.store.check_encoder("one", 384)
     memory.talk(view)
     memory.ask(view, "Who is Biscuit?")
-    elsewhere = Store(memory.store.path)
+    elsewhere = SQLiteStore(memory.store.path)
     elsewhere.change_encoder("other", 384)
     elsewhere.close()
     assert memory.shelf.passage_words(memory.keys()) == {}

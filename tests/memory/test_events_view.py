@@ -17,7 +17,7 @@ from ld_agent.memory.views.events import MOST_READ, EventView, _spread
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer
 from ld_agent.steps import run
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
 from ld_agent.types import Recalled, Utterance
 
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -27,7 +27,7 @@ VIOLIN = "Maya sold her violin to Ben."
 
 
 @pytest.fixture
-def remember(store: Store, encoder: SentenceEncoder, topics: TopicExtractor, config) -> Callable[..., EventView]:
+def remember(store: SQLiteStore, encoder: SentenceEncoder, topics: TopicExtractor, config) -> Callable[..., EventView]:
     """A view of the conversation "alice" after sessions of one utterance each: (days after the start, said, summary)."""
 
     def made(*sessions: tuple[float, str, str], **settings) -> EventView:
@@ -58,7 +58,7 @@ def ask(encoder: SentenceEncoder, topics: TopicExtractor) -> Callable[..., list[
     return asked
 
 
-def test_a_session_becomes_one_event(remember, store: Store, encoder: SentenceEncoder):
+def test_a_session_becomes_one_event(remember, store: SQLiteStore, encoder: SentenceEncoder):
     remember((0, "I took my pets on a plane to Italy.", ROME))
     [record] = store.records(1)
     assert (record.id, record.view, record.text, record.session) == ("m1", "events", ROME, 1)

@@ -11,7 +11,7 @@ from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.persona_bank import PersonaBank
 from ld_agent.storage.columns import EPOCH
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
 from ld_agent.types import Utterance
 
 READING = ENGLISH.reading
@@ -21,12 +21,12 @@ DAY = timedelta(days=1)
 
 
 @pytest.fixture
-def key(store: Store) -> int:
+def key(store: SQLiteStore) -> int:
     return store.open_conversation("alice", "Sam").key
 
 
 @pytest.fixture
-def said(store: Store, key: int) -> Callable[..., Utterance]:
+def said(store: SQLiteStore, key: int) -> Callable[..., Utterance]:
     """Store an utterance, ``days`` after the start."""
 
     def say(speaker: str = "Maya", days: float = 0) -> Utterance:
@@ -37,7 +37,7 @@ def said(store: Store, key: int) -> Callable[..., Utterance]:
 
 
 @pytest.fixture
-def bank(store: Store, key: int, encoder: SentenceEncoder) -> PersonaBank:
+def bank(store: SQLiteStore, key: int, encoder: SentenceEncoder) -> PersonaBank:
     return PersonaBank(store, key, encoder, PersonasSection(), READING)
 
 
@@ -77,7 +77,7 @@ def test_a_contradiction_supersedes_and_the_history_stays(
 
 
 def test_a_repeated_trait_supersedes_its_contradiction(
-    store: Store, key: int, encoder: SentenceEncoder, said: Callable[..., Utterance]
+    store: SQLiteStore, key: int, encoder: SentenceEncoder, said: Callable[..., Utterance]
 ):
     # Under so high a bound the two of different polarity are no topic, and stand side by side …
     PersonaBank(store, key, encoder, PersonasSection(topic_similarity=0.99), READING).merge(
@@ -102,7 +102,7 @@ def test_speakers_are_strictly_apart(bank: PersonaBank, said: Callable[..., Utte
     assert bank.known_speakers() == ["Maya", "Ben", "Sam"]
 
 
-def test_a_failed_merge_leaves_nothing_behind(bank: PersonaBank, store: Store, key: int, said, monkeypatch):
+def test_a_failed_merge_leaves_nothing_behind(bank: PersonaBank, store: SQLiteStore, key: int, said, monkeypatch):
     heard = said()
     bank.merge([(heard, ["I have a dog."])])
     first, second = said(), said()
@@ -124,7 +124,7 @@ def test_a_failed_merge_leaves_nothing_behind(bank: PersonaBank, store: Store, k
     assert known(bank) == ["I have two dogs.", "I like tea.", "I play the violin."]
 
 
-def test_selection_is_by_relevance(bank: PersonaBank, store: Store, key: int, encoder: SentenceEncoder, said):
+def test_selection_is_by_relevance(bank: PersonaBank, store: SQLiteStore, key: int, encoder: SentenceEncoder, said):
     traits = ["I have a dog.", "I work as a nurse.", "I play the violin.", "I live in Oslo."]
     bank.merge([(said(), traits)])
     query = encoder.encode(["How is your orchestra rehearsal going?"])[0]
@@ -133,7 +133,7 @@ def test_selection_is_by_relevance(bank: PersonaBank, store: Store, key: int, en
     assert bank.select(["Maya"], query, START) == {"Maya": tuple(traits)}  # in the order of their making
 
 
-def test_selection_weighs_recency(store: Store, key: int, encoder: SentenceEncoder, said):
+def test_selection_weighs_recency(store: SQLiteStore, key: int, encoder: SentenceEncoder, said):
     # worth = (1 - w) cos + w e^(-age / 30 d), 60 days after the first: e^-2 = 0.135 against e^0 = 1
     PersonaBank(store, key, encoder, PersonasSection(), READING).merge(
         [(said(), ["I play the violin."]), (said(days=60), ["I have a dog."])]
@@ -147,14 +147,14 @@ def test_selection_weighs_recency(store: Store, key: int, encoder: SentenceEncod
         assert bank.select(["Maya"], query, START + 60 * DAY) == {"Maya": (expected,)}
 
 
-def test_a_cap_of_zero_is_none(store: Store, key: int, encoder: SentenceEncoder, said):
+def test_a_cap_of_zero_is_none(store: SQLiteStore, key: int, encoder: SentenceEncoder, said):
     bank = PersonaBank(store, key, encoder, PersonasSection(cap=0), READING)
     bank.merge([(said(), ["I have a dog."])])
     assert bank.select(["Maya"], encoder.encode(["dog"])[0], START) == {}
 
 
 def test_what_has_ended_is_history_and_held_before(
-    bank: PersonaBank, store: Store, key: int, encoder: SentenceEncoder, said
+    bank: PersonaBank, store: SQLiteStore, key: int, encoder: SentenceEncoder, said
 ):
     bank.merge([(said(), ["I play tennis."])])
     [trait], quit_it = bank.traits("Maya"), said(days=9)
@@ -191,7 +191,7 @@ def test_a_failed_end_leaves_nothing_behind(bank: PersonaBank, said, monkeypatch
     assert bank.traits("Maya") == [trait]
 
 
-def test_a_plan_leaves_the_prompts_after_its_date(bank: PersonaBank, store: Store, key: int, encoder, said):
+def test_a_plan_leaves_the_prompts_after_its_date(bank: PersonaBank, store: SQLiteStore, key: int, encoder, said):
     flight, heard = "I fly to Rome.", said()
     bank.merge([(heard, [flight, "I have a dog."])], {(heard.id, flight): (START + 3 * DAY, START + 4 * DAY)})
     query = encoder.encode(["travel"])[0]
@@ -226,7 +226,7 @@ def test_what_is_superseded_holds_until_the_newer_begins(bank: PersonaBank, enco
     assert held == [[], ["I live in Rome."], ["I moved to Oslo."]]
 
 
-def test_a_seed_persona_enters_once(bank: PersonaBank, store: Store, key: int, encoder: SentenceEncoder, said):
+def test_a_seed_persona_enters_once(bank: PersonaBank, store: SQLiteStore, key: int, encoder: SentenceEncoder, said):
     persona = ["I am a retired sailor.", "I love hiking in the mountains.", "I like hiking in the mountains."]
     for _ in range(3):
         bank = PersonaBank(store, key, encoder, PersonasSection(), READING)
@@ -237,7 +237,7 @@ def test_a_seed_persona_enters_once(bank: PersonaBank, store: Store, key: int, e
     assert known(bank, "Sam") == [persona[1], "I am not a retired sailor."]
 
 
-def test_user_and_agent_are_capped_separately(store: Store, key: int, encoder: SentenceEncoder):
+def test_user_and_agent_are_capped_separately(store: SQLiteStore, key: int, encoder: SentenceEncoder):
     bank = PersonaBank(store, key, encoder, PersonasSection(user_cap=0), READING)
     bank.seed("Maya", ["I row."], START)
     bank.seed("Sam", ["I bake."], START)

@@ -5,14 +5,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ld_agent.memory.short_term import ShortTermCache
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
 
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
 BETA = 3600.0
 
 
 @pytest.fixture
-def cache(store: Store) -> ShortTermCache:
+def cache(store: SQLiteStore) -> ShortTermCache:
     key = store.open_conversation("alice", "Sam").key
     return ShortTermCache(store, key, BETA, lambda: START, "", "Sam", "Maya")
 
@@ -21,7 +21,7 @@ def after(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def test_a_gap_of_beta_joins_the_session_and_more_begins_one(cache: ShortTermCache, store: Store):
+def test_a_gap_of_beta_joins_the_session_and_more_begins_one(cache: ShortTermCache, store: SQLiteStore):
     cache.append("Maya", "one", START)
     cache.append("Sam", "two", after(BETA))  # t' - t_last = β
     assert [u.text for u in cache.utterances] == ["one", "two"]

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ld_agent.storage.base import Draft
-from ld_agent.storage.sql.store import SQLStore
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.rows import Draft
+from ld_agent.storage.sqlite.store import SQLiteStore
+from ld_agent.storage.store import Store
 
 START = datetime(2024, 5, 1, 18, 30, 0, 123456, tzinfo=UTC)
 Fill = Callable[..., int]
-OpenStore = Callable[[], SQLStore]
+OpenStore = Callable[[], Store]
 
 
 @pytest.fixture
@@ -32,15 +32,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def open_store(request: pytest.FixtureRequest, path: Path) -> Iterator[OpenStore]:
     """Opens the store under test: every call is another connection to the same place."""
     address = request.getfixturevalue("new_database")() if request.param == "postgres" else ""
-    opened: list[SQLStore] = []
+    opened: list[Store] = []
 
-    def open_one() -> SQLStore:
+    def open_one() -> Store:
         if request.param == "postgres":
             from ld_agent.storage.postgres.store import PostgresStore
 
             opened.append(PostgresStore(address, wait_seconds=5))
         else:
-            opened.append(Store(path, busy_seconds=5))
+            opened.append(SQLiteStore(path, busy_seconds=5))
         return opened[-1]
 
     yield open_one
@@ -49,7 +49,7 @@ def open_store(request: pytest.FixtureRequest, path: Path) -> Iterator[OpenStore
 
 
 @pytest.fixture
-def store(open_store: OpenStore) -> SQLStore:
+def store(open_store: OpenStore) -> Store:
     return open_store()
 
 

@@ -15,7 +15,7 @@ from ld_agent.errors import StoreError
 from ld_agent.storage.sqlite import connection
 from ld_agent.storage.sqlite.connection import APPLICATION_ID, Connection
 from ld_agent.storage.sqlite.migrations import MIGRATIONS
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
 
 Fill = Callable[..., int]
 
@@ -54,7 +54,7 @@ def public_folder() -> Iterator[Path]:
 def test_a_store_is_created_if_missing_or_empty(path: Path, exists: bool) -> None:
     if exists:
         path.touch()
-    Store(path).close()
+    SQLiteStore(path).close()
     assert raw(path, "PRAGMA application_id") == [(APPLICATION_ID,)]
     assert raw(path, "PRAGMA user_version") == [(len(MIGRATIONS),)]
     assert raw(path, "PRAGMA journal_mode") == [("wal",)]
@@ -68,45 +68,45 @@ def test_every_older_version_is_brought_up_to_date_once(
     Connection(path).close()
     monkeypatch.undo()
     for _ in range(2):
-        Store(path).close()
+        SQLiteStore(path).close()
     fresh = path.with_name("fresh.db")
-    Store(fresh).close()
+    SQLiteStore(fresh).close()
     schema = "SELECT type, name, sql FROM sqlite_master ORDER BY name"
     assert raw(path, schema) == raw(fresh, schema)
     assert raw(path, "PRAGMA user_version") == [(len(MIGRATIONS),)]
 
 
 def test_a_migration_keeps_what_was_stored_and_runs_only_from_its_own_version(
-    path: Path, store: Store, fill: Fill, monkeypatch: pytest.MonkeyPatch
+    path: Path, store: SQLiteStore, fill: Fill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = [u.text for u in store.utterances(fill(store, "maya"))]
     store.close()
     further = "CREATE TABLE further (n INTEGER);\n\nINSERT INTO further VALUES (1);\n"
     monkeypatch.setattr(connection, "MIGRATIONS", (*MIGRATIONS, further))
     for _ in range(2):
-        migrated = Store(path)
+        migrated = SQLiteStore(path)
         assert migrated.db.rows("SELECT n FROM further") == [(1,)]
         assert [u.text for u in migrated.utterances(migrated.open_conversation("maya", "Sam").key)] == said
         migrated.close()
 
 
 def test_a_failed_migration_leaves_the_store_unchanged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Store(path).close()
+    SQLiteStore(path).close()
     monkeypatch.setattr(connection, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE half (n);\nCREATE TABLE half (n);\n"))
     with pytest.raises(StoreError, match="half already exists"):
-        Store(path)
+        SQLiteStore(path)
     monkeypatch.undo()
     assert raw(path, "SELECT count(*) FROM sqlite_master WHERE name = 'half'") == [(0,)]
-    Store(path).close()
+    SQLiteStore(path).close()
 
 
 def test_a_store_of_a_newer_version_is_refused_and_untouched(path: Path) -> None:
-    Store(path).close()
+    SQLiteStore(path).close()
     raw(path, "PRAGMA user_version = 99")
     raw(path, "PRAGMA wal_checkpoint(TRUNCATE)")
     before = path.read_bytes()
     with pytest.raises(StoreError, match=r"newer ld_agent \(schema 99, this one knows \d+\); upgrade ld_agent"):
-        Store(path)
+        SQLiteStore(path)
     assert path.read_bytes() == before
 
 
@@ -124,7 +124,7 @@ def test_a_store_of_a_newer_version_is_refused_and_untouched(path: Path) -> None
 def test_a_file_that_is_not_a_database_is_refused_and_untouched(path: Path, content: bytes, message: str) -> None:
     path.write_bytes(content)
     with pytest.raises(StoreError, match=message) as raised:
-        Store(path)
+        SQLiteStore(path)
     assert str(path) in str(raised.value)
     assert path.read_bytes() == content
 
@@ -137,26 +137,26 @@ def test_a_database_of_someone_else_is_refused_and_untouched(path: Path, sql: st
     raw(path, sql)
     before = path.read_bytes()
     with pytest.raises(StoreError, match="is a database, but not an ld_agent store; give another --store"):
-        Store(path)
+        SQLiteStore(path)
     assert path.read_bytes() == before
 
 
 def test_a_folder_and_a_path_without_a_folder_are_refused(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "missing" / "store.db"):
         with pytest.raises(StoreError, match="cannot be opened; check that its folder exists") as raised:
-            Store(place)
+            SQLiteStore(place)
         assert str(place) in str(raised.value)
 
 
 WRITE_AS_NOBODY = """
 import os, sys
 from ld_agent.errors import StoreError
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
 if os.getuid() == 0:
     os.setgid(65534)
     os.setuid(65534)
 try:
-    store = Store(sys.argv[1])
+    store = SQLiteStore(sys.argv[1])
     print("read", [c.id for c in store.conversations()])
     store.open_conversation("new", "Sam")
 except StoreError as exc:
@@ -166,7 +166,7 @@ except StoreError as exc:
 
 def test_a_read_only_file_can_be_read_and_says_that_it_cannot_be_written(public_folder: Path) -> None:
     path = public_folder / "store.db"
-    store = Store(path)
+    store = SQLiteStore(path)
     store.open_conversation("old", "Sam")
     store.close()
     path.chmod(0o444)
@@ -178,7 +178,7 @@ def test_a_read_only_file_can_be_read_and_says_that_it_cannot_be_written(public_
 
 def test_a_read_only_store_with_an_unmerged_log_is_refused(public_folder: Path) -> None:
     path, copy = public_folder / "store.db", public_folder / "copy"
-    store = Store(path)
+    store = SQLiteStore(path)
     store.open_conversation("old", "Sam")
     copy.mkdir()
     for name in ("store.db", "store.db-wal"):
@@ -191,7 +191,7 @@ def test_a_read_only_store_with_an_unmerged_log_is_refused(public_folder: Path) 
 
 def test_a_store_in_a_read_only_folder_can_be_read(public_folder: Path) -> None:
     path = public_folder / "a ?#% store.db"
-    store = Store(path)
+    store = SQLiteStore(path)
     store.open_conversation("old", "Sam")
     store.close()
     path.chmod(0o666)
@@ -209,7 +209,7 @@ def test_a_store_in_a_read_only_folder_can_be_read(public_folder: Path) -> None:
 # ---- a failing disk
 
 
-def test_a_full_disk_says_so_and_keeps_what_was_stored(store: Store, path: Path, fill: Fill) -> None:
+def test_a_full_disk_says_so_and_keeps_what_was_stored(store: SQLiteStore, path: Path, fill: Fill) -> None:
     key = fill(store, "maya")
     said = store.utterances(key)
     pages = store.db.row("PRAGMA page_count")[0]
@@ -227,8 +227,8 @@ FILL_A_SMALL_DISK = """
 import resource, signal, sys
 from datetime import UTC, datetime
 from ld_agent.errors import StoreError
-from ld_agent.storage.sqlite.store import Store
-store = Store(sys.argv[1])
+from ld_agent.storage.sqlite.store import SQLiteStore
+store = SQLiteStore(sys.argv[1])
 key = store.open_conversation("maya", "Sam").key
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
@@ -246,13 +246,13 @@ def test_a_file_that_may_not_grow_keeps_every_utterance_that_was_acknowledged(pa
     assert acknowledged[0] == "u1"
     assert "the disk is full, over its quota or failing" in message
     assert "nothing that was stored is lost" in message
-    store = Store(path)
+    store = SQLiteStore(path)
     assert [u.id for u in store.utterances(store.open_conversation("maya", "Sam").key)] == acknowledged
     assert store.db.row("PRAGMA integrity_check") == ("ok",)
     store.close()
 
 
-def test_corrupt_pages_are_reported_as_damage(store: Store, path: Path, fill: Fill) -> None:
+def test_corrupt_pages_are_reported_as_damage(store: SQLiteStore, path: Path, fill: Fill) -> None:
     key = fill(store, "maya")
     store.append(key, "Maya", "z" * 200_000, store.utterances(key)[-1].at, 3600, lambda: store.utterances(key)[-1].at)
     store.db.rows("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -262,7 +262,7 @@ def test_corrupt_pages_are_reported_as_damage(store: Store, path: Path, fill: Fi
     path.write_bytes(content)
 
     def read() -> None:
-        damaged = Store(path)
+        damaged = SQLiteStore(path)
         damaged.utterances(key)
 
     with pytest.raises(StoreError, match="the store is damaged; restore it from a copy"):
@@ -273,7 +273,7 @@ def test_corrupt_pages_are_reported_as_damage(store: Store, path: Path, fill: Fi
 
 
 def test_a_store_locked_for_longer_than_the_patience_gives_one_clear_line(path: Path) -> None:
-    holder, store = Store(path), Store(path, busy_seconds=0.05)
+    holder, store = SQLiteStore(path), SQLiteStore(path, busy_seconds=0.05)
     with (
         holder.db.transaction(),
         pytest.raises(StoreError, match="another process kept the store locked; try again when it is done"),
@@ -284,7 +284,7 @@ def test_a_store_locked_for_longer_than_the_patience_gives_one_clear_line(path: 
     store.close()
 
 
-def test_a_closed_store_says_so(store: Store) -> None:
+def test_a_closed_store_says_so(store: SQLiteStore) -> None:
     store.close()
     store.close()
     with pytest.raises(StoreError, match="the store was closed; open it again"):
@@ -293,7 +293,7 @@ def test_a_closed_store_says_so(store: Store) -> None:
 
 OPEN_AT_ONCE = """
 import os, sys
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
 for number in range(15):
     gate_out, gate_in = os.pipe()
     children = []
@@ -303,7 +303,7 @@ for number in range(15):
             os.close(gate_in)
             os.read(gate_out, 1)
             try:
-                Store(f"{sys.argv[1]}/{number}.db").open_conversation(f"c{who}", "Sam")
+                SQLiteStore(f"{sys.argv[1]}/{number}.db").open_conversation(f"c{who}", "Sam")
             except BaseException as exc:
                 print(exc, flush=True)
                 os._exit(1)
@@ -313,7 +313,7 @@ for number in range(15):
     os.close(gate_in)
     for pid in children:
         os.waitpid(pid, 0)
-    store = Store(f"{sys.argv[1]}/{number}.db")
+    store = SQLiteStore(f"{sys.argv[1]}/{number}.db")
     if len(store.conversations()) != 4:
         print("lost", store.conversations())
     store.close()

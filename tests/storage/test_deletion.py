@@ -9,7 +9,8 @@ import pytest
 from ld_agent.errors import StoreError
 from ld_agent.storage.exchange import export_lines
 from ld_agent.storage.sqlite.connection import Connection
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
+from ld_agent.storage.store import Store
 
 Fill = Callable[..., int]
 SECRET = "Quetzalcoatlus"
@@ -42,7 +43,7 @@ def test_no_byte_is_left_and_the_others_are_intact(store: Store, path: Path, fil
     assert [list(export_lines(store, name)) for name in ("ben", "zoe")] == kept
     store.close()
     assert not holds(path, SECRET)
-    again = Store(path)
+    again = SQLiteStore(path)
     assert [c.id for c in again.conversations()] == ["ben", "zoe"]
     assert again.db.row("PRAGMA integrity_check") == ("ok",)
     again.close()
@@ -60,7 +61,7 @@ def test_no_byte_is_left_after_texts_moved(store: Store, path: Path, fill: Fill)
 
 
 def test_another_reader_is_named_and_the_next_opening_finishes(path: Path, fill: Fill) -> None:
-    store, reader = Store(path, busy_seconds=0.05), Store(path)
+    store, reader = SQLiteStore(path, busy_seconds=0.05), SQLiteStore(path)
     key = fill(store, "secret", SECRET)
     fill(store, "ben")
     with reader.db.snapshot():
@@ -69,11 +70,11 @@ def test_another_reader_is_named_and_the_next_opening_finishes(path: Path, fill:
             store.delete_conversation(key)
         assert [c.id for c in store.conversations()] == ["ben"]
         assert holds(path, SECRET)
-        Store(path, busy_seconds=0.05).close()  # still being read: opens all the same
+        SQLiteStore(path, busy_seconds=0.05).close()  # still being read: opens all the same
         assert holds(path, SECRET)
     store.close()
     reader.close()
-    Store(path).close()
+    SQLiteStore(path).close()
     assert not holds(path, SECRET)
 
 
@@ -91,7 +92,7 @@ def test_a_deletion_broken_off_is_finished_by_the_next_opening(
         with pytest.raises(KeyboardInterrupt):
             store.delete_conversation(key)
     assert holds(path, SECRET)
-    again = Store(path)
+    again = SQLiteStore(path)
     assert not holds(path, SECRET)
     assert [c.id for c in again.conversations()] == ["ben"]
     assert again.db.row("SELECT count(*) FROM meta WHERE key = 'erase'") == (0,)

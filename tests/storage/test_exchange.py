@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from ld_agent.errors import DataFileError, StoreError
-from ld_agent.storage.base import Draft
-from ld_agent.storage.exchange import copy_conversation, export_lines, import_file
-from ld_agent.storage.sqlite.importing import import_into_file
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.exchange import copy_conversation, export_lines, import_file, import_into
+from ld_agent.storage.rows import Draft
+from ld_agent.storage.sqlite.store import SQLiteStore
+from ld_agent.storage.store import Store
 from ld_agent.types import UNNAMABLE
 
 ENGINES = ("sqlite", "postgres")
@@ -36,7 +36,7 @@ FLOATS = [0.1, -0.0, 5e-324, 1.7976931348623157e308, 1e16, 1e22, 123456789.12345
 
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[Store]:
-    opened = Store(tmp_path / "other.db")
+    opened = SQLiteStore(tmp_path / "other.db")
     yield opened
     opened.close()
 
@@ -286,7 +286,7 @@ def test_an_export_cut_after_any_line_is_refused_and_leaves_no_file(store: Store
     (tmp_path / "new").mkdir()
     for kept in range(1, len(lines)):
         with pytest.raises(DataFileError, match=rf"line {kept}: .*; nothing was imported"):
-            import_into_file(tmp_path / "new" / "new.db", cut(lines[:kept], tmp_path / "cut.jsonl"))
+            import_into(tmp_path / "new" / "new.db", cut(lines[:kept], tmp_path / "cut.jsonl"))
     assert not list((tmp_path / "new").iterdir())
 
 
@@ -295,14 +295,16 @@ def test_a_line_missing_in_the_middle_is_noticed(store: Store, tmp_path: Path, f
     fill(store, "maya")
     lines = list(export_lines(store))
     with pytest.raises(DataFileError):
-        import_file(Store(":memory:"), cut(lines[:-gone] + lines[len(lines) - gone + 1 :], tmp_path / "cut.jsonl"))
+        import_file(
+            SQLiteStore(":memory:"), cut(lines[:-gone] + lines[len(lines) - gone + 1 :], tmp_path / "cut.jsonl")
+        )
 
 
 def test_nothing_may_follow_the_end(store: Store, tmp_path: Path, fill: Fill) -> None:
     fill(store, "maya")
     lines = list(export_lines(store))
     with pytest.raises(DataFileError, match="a line follows the end line"):
-        import_file(Store(":memory:"), cut([*lines, lines[-1]], tmp_path / "twice.jsonl"))
+        import_file(SQLiteStore(":memory:"), cut([*lines, lines[-1]], tmp_path / "twice.jsonl"))
 
 
 def test_an_export_of_version_1_is_imported_if_complete(store: Store, other: Store, tmp_path: Path, fill: Fill) -> None:
@@ -313,7 +315,7 @@ def test_an_export_of_version_1_is_imported_if_complete(store: Store, other: Sto
     assert list(export_lines(other)) == list(export_lines(store))
     last = max(n for n, line in enumerate(old) if '"kind": "utterance"' in line)
     with pytest.raises(DataFileError, match="has 4 utterances, but 3 lines of them"):
-        import_into_file(tmp_path / "new.db", cut(old[:last], tmp_path / "old.jsonl"))
+        import_into(tmp_path / "new.db", cut(old[:last], tmp_path / "old.jsonl"))
     assert not (tmp_path / "new.db").exists()
 
 
@@ -334,12 +336,12 @@ def test_a_new_store_appears_with_a_whole_import(store: Store, tmp_path: Path, f
     fill(store, "maya")
     lines = list(export_lines(store))
     (tmp_path / "new").mkdir()
-    assert import_into_file(tmp_path / "new" / "s.db", cut(lines, tmp_path / "all.jsonl")) == 1
+    assert import_into(tmp_path / "new" / "s.db", cut(lines, tmp_path / "all.jsonl")) == 1
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["s.db"]
     with pytest.raises(StoreError, match="already has a conversation 'maya'; delete it first"):
-        import_into_file(tmp_path / "new" / "s.db", tmp_path / "all.jsonl")
+        import_into(tmp_path / "new" / "s.db", tmp_path / "all.jsonl")
     with pytest.raises(StoreError, match="there is no folder"):
-        import_into_file(tmp_path / "none" / "s.db", tmp_path / "all.jsonl")
+        import_into(tmp_path / "none" / "s.db", tmp_path / "all.jsonl")
 
 
 def test_copies_of_a_conversation_differ_in_their_ids_alone(store: Store, fill: Fill) -> None:

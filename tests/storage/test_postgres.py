@@ -12,14 +12,12 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 
 from ld_agent.errors import StoreError
-from ld_agent.storage.address import shown
 from ld_agent.storage.columns import moment
-from ld_agent.storage.copying import copy_store
-from ld_agent.storage.exchange import export_lines
-from ld_agent.storage.opening import existing_store, open_store
+from ld_agent.storage.exchange import copy_store, export_lines
+from ld_agent.storage.opening import existing_store, open_store, shown
 from ld_agent.storage.served import Directory, Keys
-from ld_agent.storage.sql.store import SQLStore
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
+from ld_agent.storage.store import Store
 
 psycopg = pytest.importorskip("psycopg")
 from ld_agent.storage.postgres.store import PostgresStore  # noqa: E402 - skipped without its packages
@@ -36,13 +34,13 @@ def address(new_database: Callable[[], str]) -> str:
 
 
 @pytest.fixture
-def store(address: str) -> Iterator[SQLStore]:
+def store(address: str) -> Iterator[Store]:
     opened = open_store(address)
     yield opened
     opened.close()
 
 
-def say(store: SQLStore, key: int, text: str) -> str:
+def say(store: Store, key: int, text: str) -> str:
     return store.append(key, "Maya", text, AT, beta=3600, now=lambda: AT).id
 
 
@@ -191,7 +189,7 @@ def test_processes_that_open_an_empty_database_create_one_schema(address: str) -
 # ---- a server that goes away
 
 
-def test_a_connection_lost_between_transactions_is_replaced(address: str, store: SQLStore) -> None:
+def test_a_connection_lost_between_transactions_is_replaced(address: str, store: Store) -> None:
     key = store.open_conversation("maya", "Sam").key
     for text in ("one", "two"):
         disconnect(address)
@@ -200,7 +198,7 @@ def test_a_connection_lost_between_transactions_is_replaced(address: str, store:
         assert [u.text for u in store.utterances(key)][-1] == text
 
 
-def test_a_connection_lost_in_a_transaction_loses_that_transaction_alone(address: str, store: SQLStore) -> None:
+def test_a_connection_lost_in_a_transaction_loses_that_transaction_alone(address: str, store: Store) -> None:
     key = store.open_conversation("maya", "Sam").key
     say(store, key, "kept")
 
@@ -216,7 +214,7 @@ def test_a_connection_lost_in_a_transaction_loses_that_transaction_alone(address
     assert say(store, key, "again") == "u2"
 
 
-def test_a_connection_lost_before_a_single_statement_is_replaced(address: str, store: SQLStore) -> None:
+def test_a_connection_lost_before_a_single_statement_is_replaced(address: str, store: Store) -> None:
     keys = Keys(store)
     prefix = keys.create("home", ["chat"], None, AT)[:12]
     disconnect(address)
@@ -355,7 +353,7 @@ def test_no_row_of_a_deleted_conversation_is_left(address: str, fill: Fill) -> N
 
 
 def test_a_copy_between_engines_resumes_and_exports_the_same(address: str, tmp_path: Path, fill: Fill) -> None:
-    file, database = Store(tmp_path / "a.db"), open_store(address)
+    file, database = SQLiteStore(tmp_path / "a.db"), open_store(address)
     for name, word in (("ann", "walnut"), ("zoe\0 \x1a0", "pistachio")):
         fill(file, name, word)
 
@@ -366,7 +364,7 @@ def test_a_copy_between_engines_resumes_and_exports_the_same(address: str, tmp_p
         copy_store(file, database, interrupt)
     assert [c.id for c in database.conversations()] == ["ann"]
     assert copy_store(file, database) == 1
-    back = Store(tmp_path / "b.db")
+    back = SQLiteStore(tmp_path / "b.db")
     assert copy_store(database, back) == 2
     assert list(export_lines(back)) == list(export_lines(database)) == list(export_lines(file))
     back.rename_agent(back.open_conversation("ann", "Sam").key, "Kim")

@@ -5,14 +5,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from ld_agent.storage.served import ANSWERS_KEPT, Answer, Answers, Directory, Keys
-from ld_agent.storage.sql.store import SQLStore
+from ld_agent.storage.store import Store
 
 ENGINES = ("sqlite", "postgres")
 AT = datetime(2024, 5, 1, tzinfo=UTC)
 Fill = Callable[..., int]
 
 
-def test_a_key_is_found_until_it_is_revoked(store: SQLStore) -> None:
+def test_a_key_is_found_until_it_is_revoked(store: Store) -> None:
     keys = Keys(store)
     assert not keys.in_use()
     secret = keys.create("acme", ["chat"], 60, AT)
@@ -28,7 +28,7 @@ def test_a_key_is_found_until_it_is_revoked(store: SQLStore) -> None:
     assert keys.in_use()
 
 
-def test_an_answer_is_kept_once_a_request_and_for_a_month(store: SQLStore, fill: Fill) -> None:
+def test_an_answer_is_kept_once_a_request_and_for_a_month(store: Store, fill: Fill) -> None:
     key, answers = fill(store, "maya"), Answers(store)
     first = Answer("a1", "", "request", "f", "u2", "stop", 3, 4, AT)
     answers.keep(key, first)
@@ -42,7 +42,7 @@ def test_an_answer_is_kept_once_a_request_and_for_a_month(store: SQLStore, fill:
     assert answers.find("a2") is None
 
 
-def test_people_are_listed_by_page_within_their_prefix(store: SQLStore, fill: Fill) -> None:
+def test_people_are_listed_by_page_within_their_prefix(store: Store, fill: Fill) -> None:
     for name in ("zoe", "acme/Ann", "acme/ben_%", "acme2/ann", "maya"):
         fill(store, name)
     directory = Directory(store)
@@ -61,7 +61,7 @@ def test_people_are_listed_by_page_within_their_prefix(store: SQLStore, fill: Fi
     assert (person.sessions, person.utterances, person.records, person.traits) == (2, 4, 1, 1)
 
 
-def test_sessions_threads_and_words_of_a_person(store: SQLStore, fill: Fill) -> None:
+def test_sessions_threads_and_words_of_a_person(store: Store, fill: Fill) -> None:
     key, directory = fill(store, "maya"), Directory(store)
     assert [(s.number, s.closed, s.utterances) for s in directory.sessions(key, None, 10)] == [
         (2, False, 1),
@@ -78,7 +78,7 @@ def test_sessions_threads_and_words_of_a_person(store: SQLStore, fill: Fill) -> 
     assert directory.overdue(AT + timedelta(days=99)) == [("maya", "")]
 
 
-def test_replaced_utterances_take_with_them_what_came_from_them_alone(store: SQLStore, fill: Fill) -> None:
+def test_replaced_utterances_take_with_them_what_came_from_them_alone(store: Store, fill: Fill) -> None:
     key = fill(store, "maya")
     store.replace(key, ["u1"])
     assert [record.id for record in store.records(key)] == ["m1"], "it came from u2 as well"

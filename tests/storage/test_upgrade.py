@@ -11,7 +11,7 @@ import pytest
 from ld_agent.storage.columns import microseconds
 from ld_agent.storage.sqlite.connection import APPLICATION_ID
 from ld_agent.storage.sqlite.migrations import MIGRATIONS
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
 
 AT = datetime(2024, 5, 1, 18, 30, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -77,7 +77,7 @@ def old_store(tmp_path: Path) -> Path:
 
 
 def test_a_store_of_schema_3_keeps_everything(old_store: Path) -> None:
-    store = Store(old_store)
+    store = SQLiteStore(old_store)
     assert [(c.key, c.id, c.agent) for c in store.conversations()] == [(9, "ben", "Sam"), (CONVERSATION, "maya", "Sam")]
     said = store.utterances(CONVERSATION)
     assert [(u.id, u.session, u.speaker, u.text, u.at) for u in said] == [row[:5] for row in SAID]
@@ -108,7 +108,7 @@ def test_a_store_of_schema_3_keeps_everything(old_store: Path) -> None:
 
 
 def test_a_store_of_schema_3_is_upgraded_in_place(old_store: Path) -> None:
-    store = Store(old_store)
+    store = SQLiteStore(old_store)
     assert store.speakers(CONVERSATION) == ["Maya", "Sam", "Ben"]
     shelf = store.shelf(CONVERSATION, "events")
     shelf.enable()
@@ -120,6 +120,6 @@ def test_a_store_of_schema_3_is_upgraded_in_place(old_store: Path) -> None:
     assert elsewhere.session == 4
     assert store.speakers(CONVERSATION) == ["Maya", "Sam", "Ben", "Zoe"]
     store.close()
-    again = Store(old_store)
+    again = SQLiteStore(old_store)
     assert again.counts(CONVERSATION) == {"sessions": 4, "utterances": 6, "records": 2, "traits": 1}
     again.close()

@@ -12,7 +12,8 @@ import numpy as np
 
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.passages import PackedVectors, Passages
-from ld_agent.storage.base import Draft, Store
+from ld_agent.storage.rows import Draft
+from ld_agent.storage.store import Store
 
 VOCABULARY = 20_000
 WORDS_A_TURN = 10

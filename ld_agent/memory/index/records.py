@@ -16,7 +16,8 @@ from ld_agent.memory.index.base import Progress, Search, no_progress
 from ld_agent.memory.index.long_term import Columns, LongTermIndex
 from ld_agent.memory.index.passages import NO_PASSAGES, PackedVectors, Passages, passages_of
 from ld_agent.memory.index.snapshot import from_bytes, to_bytes
-from ld_agent.storage.base import IndexRow, Shelf
+from ld_agent.storage.rows import IndexRow
+from ld_agent.storage.shelf import Shelf
 from ld_agent.types import Recalled
 
 BATCH = 1000  # as many as the store streams at a time

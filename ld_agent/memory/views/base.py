@@ -21,7 +21,7 @@ from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer
 from ld_agent.steps import Steps
-from ld_agent.storage.base import Store
+from ld_agent.storage.store import Store
 from ld_agent.types import Recalled, Session
 
 

@@ -25,7 +25,7 @@ from ld_agent.memory.views.memory_text import supported
 from ld_agent.memory.views.stored import StoredView, draft_of
 from ld_agent.modules.extractor import Extractor
 from ld_agent.steps import Steps
-from ld_agent.storage.base import Draft
+from ld_agent.storage.rows import Draft
 from ld_agent.text import questions
 from ld_agent.types import Recalled, Session, Utterance
 

@@ -21,7 +21,8 @@ from ld_agent.memory.views import VIEWS, build_views
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.modules.replies import is_stock_phrase
 from ld_agent.steps import Steps, answered, side_by_side
-from ld_agent.storage.base import PATIENCE, Store
+from ld_agent.storage.rows import PATIENCE
+from ld_agent.storage.store import Store
 from ld_agent.text import words_of
 from ld_agent.types import Recalled, Session, Utterance
 

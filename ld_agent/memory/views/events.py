@@ -15,7 +15,7 @@ from ld_agent.memory.views.stored import draft_of
 from ld_agent.memory.when import dated
 from ld_agent.modules.summarizer import Summary, is_noted
 from ld_agent.steps import Steps
-from ld_agent.storage.base import Draft
+from ld_agent.storage.rows import Draft
 from ld_agent.types import Recalled, Session, Utterance
 
 MOST_READ = 2000

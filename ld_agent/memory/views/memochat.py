@@ -26,7 +26,7 @@ from ld_agent.modules.base import retried
 from ld_agent.modules.summarizer import is_summary, pack
 from ld_agent.prompts import as_name
 from ld_agent.steps import Steps
-from ld_agent.storage.base import Draft
+from ld_agent.storage.rows import Draft
 from ld_agent.types import Recalled, Session, Utterance
 
 MEMO = re.compile(

@@ -21,7 +21,7 @@ from ld_agent.memory.views.stored import draft_of
 from ld_agent.modules.base import retried
 from ld_agent.modules.summarizer import pack
 from ld_agent.steps import Steps
-from ld_agent.storage.base import PATIENCE
+from ld_agent.storage.rows import PATIENCE
 from ld_agent.types import Recalled, Record, Session, Utterance
 
 CARRIED = 2

@@ -20,7 +20,7 @@ from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.reflection import reflect
 from ld_agent.prompts import as_name
 from ld_agent.steps import Steps
-from ld_agent.storage.base import UNENCODED, Draft
+from ld_agent.storage.rows import UNENCODED, Draft
 from ld_agent.types import Recalled, Record, Session, Utterance
 
 

@@ -1,4 +1,4 @@
-"""The store in a PostgreSQL database. `ld_agent.storage.sql.store` has the statements."""
+"""The store in a PostgreSQL database. `ld_agent.storage.store` has the statements."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Hashable
 from ld_agent.storage.database import TurnLock
 from ld_agent.storage.postgres.connection import CONNECTIONS, WAIT_SECONDS, PostgresConnection
 from ld_agent.storage.postgres.turns import ConversationLock
-from ld_agent.storage.sql.store import SQLStore
+from ld_agent.storage.store import Store
 
 
-class PostgresStore(SQLStore):
-    """See `ld_agent.storage.base.Store`. Any number of processes on any number of machines may use one database.
+class PostgresStore(Store):
+    """See `ld_agent.storage.store.Store`. Any number of processes on any number of machines may use one database.
 
     Args: as `PostgresConnection`.
 

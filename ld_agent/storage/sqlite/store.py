@@ -1,4 +1,4 @@
-"""The store in one SQLite file. `ld_agent.storage.sql.store` has the statements."""
+"""The store in one SQLite file. `ld_agent.storage.store` has the statements."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from ld_agent.errors import StoreError
-from ld_agent.storage.sql.store import SQLStore
 from ld_agent.storage.sqlite.connection import BUSY_SECONDS, Connection
+from ld_agent.storage.store import Store
 
 
-class Store(SQLStore):
-    """See `ld_agent.storage.base.Store`.
+class SQLiteStore(Store):
+    """See `ld_agent.storage.store.Store`.
 
     Args:
         path: of the SQLite file; created if missing. ":memory:" keeps nothing.

@@ -25,9 +25,10 @@ from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.index.rough import RoughVectors, contenders
 from ld_agent.memory.scoring import SCORERS
 from ld_agent.memory.speaker_traits import SpeakerTraits
-from ld_agent.storage.base import Draft, Shelf
 from ld_agent.storage.columns import EPOCH
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.rows import Draft
+from ld_agent.storage.shelf import Shelf
+from ld_agent.storage.sqlite.store import SQLiteStore
 from ld_agent.types import Trait
 
 READING = ENGLISH.reading
@@ -203,7 +204,7 @@ TEXTS = ("Maya has two dogs.", "Maya sold her violin to Ben.", "Ben moved to Rom
 
 
 @pytest.fixture
-def shelf(store: Store) -> Shelf:
+def shelf(store: SQLiteStore) -> Shelf:
     key = store.open_conversation("alice", "Sam").key
     shelf = store.shelf(key, "events")
     for number, text in enumerate(TEXTS, 1):
@@ -246,7 +247,7 @@ def test_a_dropped_index_is_made_again_and_finds_the_same(shelf: Shelf, encoder:
     assert found("events") == first
 
 
-def test_a_record_forgotten_by_hand_is_not_found_again(store: Store, shelf: Shelf, encoder: SentenceEncoder):
+def test_a_record_forgotten_by_hand_is_not_found_again(store: SQLiteStore, shelf: Shelf, encoder: SentenceEncoder):
     index = RecordIndex(shelf, encoder, READING)
     [violin] = index.search(asked(encoder, "Who bought the violin?", k=1))
     store.forget(1, violin.record.id, START)

@@ -12,7 +12,7 @@ from ld_agent.memory.views import VIEWS, Query, View, ViewContext
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer
 from ld_agent.steps import run
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
 from ld_agent.types import Recalled, Record
 
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -36,7 +36,7 @@ class OneView:
         config = parse_config({"memory": {"gamma": -1.0, "views": [name], **memory}})
         self.backbone = ScriptedBackbone(script or {}, context_window)
         self.models = Models(config, self.backbone)
-        self.store = Store(path)
+        self.store = SQLiteStore(path)
         self.key = self.store.open_conversation("alice", "Sam").key
         self._encoder, self._topics = encoder, topics
         summarizer = Summarizer(self.models, encoder.encode)

@@ -13,7 +13,7 @@ from ld_agent.errors import BackboneError
 from ld_agent.memory.views import VIEWS
 from ld_agent.prompts import as_line
 from ld_agent.storage.exchange import export_lines, import_file
-from ld_agent.storage.sqlite.store import Store
+from ld_agent.storage.sqlite.store import SQLiteStore
 
 PAIRS = [pair for pair in combinations(VIEWS, 2) if not any(VIEWS[name].alone for name in pair)]
 SETS = [(name,) for name in VIEWS] + PAIRS
@@ -83,7 +83,7 @@ def test_an_export_brings_every_view_along_and_a_deletion_leaves_nothing(
     lines = list(export_lines(agent.store))
     moved, path = tmp_path / "moved.jsonl", tmp_path / "other.db"
     moved.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    other = Store(path)
+    other = SQLiteStore(path)
     import_file(other, moved)
     assert list(export_lines(other)) == lines
     other.close()
@@ -154,7 +154,7 @@ def test_killed_anywhere_every_view_finishes_its_work_when_the_store_is_opened_a
         assert killed["signal"] == 9, killed
         [again] = processes.run(task | {"store": str(path), "texts": ["And on we go."], "gaps": [7200]})
         assert again["status"] == 0, again
-        store = Store(path)
+        store = SQLiteStore(path)
         found = store.find_conversation("garden")
         assert found is not None
         assert {view: len(store.shelf(found.key, view).undigested()) for view in together} == dict.fromkeys(

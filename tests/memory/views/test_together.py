@@ -10,7 +10,7 @@ from ld_agent.errors import BackboneError, ConfigError
 from ld_agent.memory.views.enabled import Merged, merged
 from ld_agent.running.rebuild import missing, rebuild
 from ld_agent.steps import Steps, run, side_by_side
-from ld_agent.storage.base import CATCH_UP
+from ld_agent.storage.rows import CATCH_UP
 from ld_agent.types import Recalled, Record
 
 

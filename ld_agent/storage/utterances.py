@@ -1,0 +1,274 @@
+"""What was said in the conversations of a store, by sessions and threads, and imported history.
+
+Imported lines are those with a source; they stand in threads of their own. What is learned from them is work of its own
+(`Utterances.unextracted`, `Shelf.undigested`), so that no reply waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from ld_agent.errors import InputError
+from ld_agent.storage.columns import moment
+from ld_agent.storage.conversations import Conversations
+from ld_agent.storage.database import Database
+from ld_agent.storage.rows import PATIENCE, TRAITS, UTTERANCE, Line, from_row, insert
+from ld_agent.types import Utterance, iso, utc
+
+OPEN_SESSIONS = "session INDEXED BY session_open"
+"""For ``closed = 0``: left to itself, SQLite reads every session of a conversation."""
+EVERYTHING = 2**62
+"""A LIMIT without effect; the engines spell "no limit" differently."""
+IMPORTED = "EXISTS (SELECT 1 FROM utterance WHERE conversation = ?1 AND session = number AND source != '')"
+"""SQL: whether a row of ``session`` is of imported history."""
+
+
+def select_utterances(db: Database, where: str, values: tuple[Any, ...]) -> list[Utterance]:
+    """The utterances selected by a WHERE clause, in its order, without replaced ones."""
+    rows = db.rows(f"SELECT {UTTERANCE} FROM utterance WHERE replaced = 0 AND {where}", values)
+    return [from_row(Utterance, row) for row in rows]
+
+
+class Utterances(Conversations):
+    """See `ld_agent.storage.store.Store`."""
+
+    # ---- saying
+
+    def append(
+        self,
+        key: int,
+        speaker: str,
+        text: str,
+        at: datetime | None,
+        beta: float,
+        now: Callable[[], datetime],
+        thread: str = "",
+        channel: str = "chat",
+        interrupted: bool = False,
+    ) -> Utterance:
+        """Store one utterance; if the gap before it exceeds β, close the thread's session first (equation 4).
+
+        Args:
+            at: when it was said; None: now, but not before the thread's last utterance.
+            beta: β in seconds.
+            channel: how it reached the memory, one of `CHANNELS`.
+            interrupted: it is a reply that ended early.
+
+        Raises:
+            InputError: ``at`` lies before the thread's last utterance.
+        """
+        with self.db.transaction(key):
+            last = self.last_utterance(key, thread)
+            if at is None:
+                at = utc(now(), "the clock")
+                at = max(at, last.at) if last else at
+            if last and at < last.at:
+                raise InputError(
+                    f"at={iso(at)} is before the last utterance of this conversation ({iso(last.at)}); "
+                    "give a later time, or use another conversation id"
+                )
+            if last and (at - last.at).total_seconds() > beta:
+                self.close_session(key, thread)
+            number = self._open_session(key, thread)
+            given = self.next_id(key, "utterances")
+            utterance = Utterance(given, speaker, text, utc(at), number, channel, interrupted, _offset(at))
+            self._insert(key, utterance)
+        return utterance
+
+    def _insert(self, key: int, said: Utterance, **more: Any) -> None:
+        columns = {name: getattr(said, name) for name in UTTERANCE.split(", ")}
+        insert(self.db.of(key), "utterance", {"conversation": key, **columns, **more})
+
+    def _open_session(self, key: int, thread: str) -> int:
+        row = self.db.of(key).row(
+            f"SELECT number FROM {OPEN_SESSIONS} WHERE conversation = ? AND thread = ? AND closed = 0", (key, thread)
+        )
+        return int(row[0]) if row else self._new_session(key, thread)
+
+    def _new_session(self, key: int, thread: str) -> int:
+        row = self.db.of(key).row("SELECT max(number) FROM session WHERE conversation = ?", (key,))
+        number = int(row[0] or 0) + 1
+        insert(self.db.of(key), "session", {"conversation": key, "number": number, "thread": thread})
+        return number
+
+    def close_session(self, key: int, thread: str = "") -> int | None:
+        """Close the thread's open session; return its number, or None if none is open."""
+        with self.db.transaction(key):
+            where = "WHERE conversation = ? AND thread = ? AND closed = 0"
+            row = self.db.of(key).row(f"SELECT number FROM {OPEN_SESSIONS} {where}", (key, thread))
+            self.db.of(key).execute(f"UPDATE {OPEN_SESSIONS} SET closed = 1 {where}", (key, thread))
+        return int(row[0]) if row else None
+
+    # ---- what was said
+
+    def utterances(self, key: int) -> list[Utterance]:
+        return select_utterances(self.db.of(key), "conversation = ? ORDER BY pk", (key,))
+
+    def session_utterances(self, key: int, session: int) -> list[Utterance]:
+        where = "conversation = ? AND session = ? ORDER BY pk"
+        return select_utterances(self.db.of(key), where, (key, session))
+
+    def latest_utterances(self, key: int, most: int) -> list[Utterance]:
+        """The last utterances of all threads, oldest session first."""
+        where = "conversation = ?1 ORDER BY session DESC, pk DESC LIMIT ?2"  # the order of an index
+        return select_utterances(self.db.of(key), where, (key, most))[::-1]
+
+    def utterances_by_id(self, key: int, ids: Sequence[str]) -> dict[str, Utterance]:
+        """Utterances by id; missing ones are omitted."""
+        where = f"conversation = ?1 AND {self.db.within('id', '?2')}"
+        return {u.id: u for u in select_utterances(self.db.of(key), where, (key, list(ids)))}
+
+    def last_utterance(self, key: int, thread: str | None = None) -> Utterance | None:
+        """The last utterance of a thread; None: of any thread, without imported history."""
+        number, here = "SELECT max(number) FROM session WHERE conversation = ?1", ""
+        values: tuple[object, ...] = (key,) if thread is None else (key, thread)
+        if thread is None:
+            number, here = f"{number} AND NOT {IMPORTED}", "AND source = ''"
+            sessions = f"SELECT number FROM {OPEN_SESSIONS} WHERE conversation = ?1 AND closed = 0 UNION {number}"
+        else:
+            sessions = f"{number} AND thread = ?2"
+        where = f"conversation = ?1 AND session IN ({sessions}) {here} ORDER BY pk DESC LIMIT 1"
+        return next(iter(select_utterances(self.db.of(key), where, values)), None)
+
+    def open_utterances(self, key: int, thread: str | None = "") -> list[Utterance]:
+        """The content of the short-term cache M_S: the utterances of the thread's open session; None: of all open
+        sessions."""
+        return select_utterances(
+            self.db.of(key),
+            f"""conversation = ?1 AND session IN (SELECT number FROM {OPEN_SESSIONS}
+                WHERE conversation = ?1 AND closed = 0 AND (thread = ?2 OR ?2 IS NULL)) ORDER BY pk""",
+            (key, thread),
+        )
+
+    def open_threads(self, key: int) -> list[str]:
+        """The threads with an open session."""
+        where = "WHERE conversation = ? AND closed = 0 ORDER BY number"
+        return [row[0] for row in self.db.of(key).rows(f"SELECT thread FROM {OPEN_SESSIONS} {where}", (key,))]
+
+    def thread_utterances(self, key: int, thread: str) -> list[Utterance]:
+        """All utterances of a thread as their speakers know them: the text of those changed by hand is "", and forgotten
+        ones are included."""
+        rows = self.db.of(key).rows(
+            f"""SELECT {UTTERANCE}, EXISTS (SELECT 1 FROM change WHERE conversation = ?1 AND target = utterance.id)
+                FROM utterance WHERE conversation = ?1 AND (replaced = 0 OR text = '')
+                AND session IN (SELECT number FROM session WHERE conversation = ?1 AND thread = ?2) ORDER BY pk""",
+            (key, thread),
+        )
+        return [from_row(Utterance, (*row[:2], "" if changed else row[2], *row[3:])) for *row, changed in rows]
+
+    def speakers(self, key: int) -> list[str]:
+        """Everyone who has spoken, in order."""
+        rows = self.db.of(key).rows("SELECT first, name FROM speaker WHERE conversation = ?", (key,))
+        return [name for _, name in sorted(rows)]
+
+    def first_speaker(self, key: int, but: str) -> str | None:
+        """Who spoke first here, except for one speaker; imported lines do not count."""
+        where = "conversation = ? AND source = '' AND speaker != ? ORDER BY pk LIMIT 1"
+        row = self.db.of(key).row(f"SELECT speaker FROM utterance WHERE {where}", (key, but))
+        return row[0] if row else None
+
+    def answered(self, key: int, utterance: Utterance) -> str:
+        """The text another speaker said right before an utterance in its session; "" for nothing."""
+        last = select_utterances(
+            self.db.of(key),
+            "conversation = ?1 AND session = ?2 AND pk < (SELECT pk FROM utterance WHERE conversation = ?1 AND id = ?3) "
+            "ORDER BY pk DESC LIMIT 1",
+            (key, utterance.session, utterance.id),
+        )
+        return last[0].text if last and last[0].speaker != utterance.speaker else ""
+
+    def unextracted(
+        self, key: int, *, set_aside: bool = False, imported: bool = False, most: int | None = None
+    ) -> list[Utterance]:
+        """Utterances whose traits have not been extracted yet.
+
+        Args:
+            set_aside: also those whose extraction kept failing.
+            imported: those of imported history instead of those said here, in order of time.
+            most: at most this many; None: all.
+        """
+        failed = f"FROM failure WHERE conversation = ?1 AND work = '{TRAITS}' AND item = utterance.id"
+        waiting = "" if set_aside else f"AND NOT EXISTS (SELECT 1 {failed} AND attempts >= {PATIENCE})"
+        which, order = ("source != ''", "at, pk") if imported else ("source = ''", "pk")
+        where = f"conversation = ?1 AND extracted = 0 AND {which} {waiting} ORDER BY {order} LIMIT ?2"
+        return select_utterances(self.db.of(key), where, (key, EVERYTHING if most is None else most))
+
+    # ---- imported history
+
+    def known_sources(self, key: int, sources: Sequence[str]) -> set[str]:
+        """Those of some sources of `Line` that are stored."""
+        where = f"conversation = ?1 AND source != '' AND {self.db.within('source', '?2')}"
+        rows = self.db.of(key).rows(f"SELECT source FROM utterance WHERE {where}", (key, list(sources)))
+        return {row[0] for row in rows}
+
+    def add_history(self, key: int, lines: Sequence[Line], beta: float) -> int:
+        """Store the messages of an imported history that are not stored yet, atomically; return how many.
+
+        Each chat becomes a thread, and messages older than its last one another thread.
+
+        Args:
+            beta: β in seconds.
+        """
+        with self.db.transaction(key):
+            known = self.known_sources(key, [line.source for line in lines])
+            fresh = {line.source: line for line in lines if line.source not in known}
+            first = int(self.next_id(key, "utterances", len(fresh))[1:]) - len(fresh) + 1
+            threads: dict[str, tuple[int, datetime] | None] = {}
+            for number, line in enumerate(sorted(fresh.values(), key=lambda line: line.at), first):
+                session = self._history_session(key, line, beta, threads)
+                said = Utterance(
+                    f"u{number}", line.speaker, line.text, line.at, session, "import", False, _offset(line.at)
+                )
+                self._insert(key, said, source=line.source, extracted=line.learned)
+        return len(fresh)
+
+    def _history_session(
+        self, key: int, line: Line, beta: float, threads: dict[str, tuple[int, datetime] | None]
+    ) -> int:
+        """The session that a line belongs to: of its thread, or of a further one where the line is earlier than the last.
+
+        Args:
+            threads: session (0: closed) and time of the last line of each thread, which are noted here.
+        """
+        name, variant = line.thread, 1
+        while (last := self._last_in(key, name, threads)) is not None and line.at < last[1]:
+            variant += 1
+            name = f"{line.thread} ({variant})"
+        session = last[0] if last else 0
+        if last and session and (line.at - last[1]).total_seconds() > beta:
+            self.close_session(key, name)
+            session = 0
+        session = session or self._new_session(key, name)
+        threads[name] = session, line.at
+        return session
+
+    def _last_in(
+        self, key: int, thread: str, threads: dict[str, tuple[int, datetime] | None]
+    ) -> tuple[int, datetime] | None:
+        if thread not in threads:
+            row = self.db.of(key).row(
+                """SELECT number, closed, (SELECT max(at) FROM utterance WHERE conversation = ?1 AND session = number)
+                   FROM session WHERE conversation = ?1 AND thread = ?2 ORDER BY number DESC LIMIT 1""",
+                (key, thread),
+            )
+            threads[thread] = (0 if row[1] else int(row[0]), moment(row[2])) if row and row[2] is not None else None
+        return threads[thread]
+
+    def close_history(self, key: int) -> None:
+        """Close the sessions of imported history that are still open."""
+        with self.db.transaction(key):
+            self.db.of(key).execute(
+                f"UPDATE session SET closed = 1 WHERE conversation = ?1 AND closed = 0 AND {IMPORTED}", (key,)
+            )
+
+    def to_learn(self, key: int) -> int:
+        """The number of imported messages from which nothing was learned yet."""
+        where = "conversation = ? AND extracted = 0 AND source != ''"
+        return int(self.db.of(key).row(f"SELECT count(*) FROM utterance WHERE {where}", (key,))[0])
+
+
+def _offset(at: datetime) -> int:
+    """The offset from UTC of an aware time, in seconds."""
+    return int((at.utcoffset() or timedelta()).total_seconds())

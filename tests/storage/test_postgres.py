@@ -292,17 +292,6 @@ def test_an_unreachable_server_differs_from_an_exhausted_pool(address: str, post
     store.close()
 
 
-def test_a_write_inside_another_transaction_is_noticed_too(address: str) -> None:
-    one, other = open_store(address), open_store(address)
-    key = one.open_conversation("maya", "Sam").key
-    before = other.version(key)
-    with one.writing(None):
-        say(one, key, "inside")
-    assert other.version(key) != before
-    for store in (one, other):
-        store.close()
-
-
 def test_an_exhausted_pool_and_a_locked_conversation_are_one_line_each(address: str) -> None:
     small, other = PostgresStore(address, wait_seconds=0.2, connections=1), PostgresStore(address, wait_seconds=0.2)
     key = small.open_conversation("maya", "Sam").key

@@ -33,6 +33,12 @@ TRAITS = [
 ]
 
 
+def stored(value: object) -> object:
+    if isinstance(value, datetime):
+        return microseconds(value)
+    return json.dumps(value) if isinstance(value, list | dict) else value
+
+
 @pytest.fixture
 def old_store(tmp_path: Path) -> Path:
     path = tmp_path / "old.db"
@@ -47,25 +53,15 @@ def old_store(tmp_path: Path) -> Path:
     db.execute("INSERT INTO conversation VALUES (?, 'maya', 'Sam', 4, 3, 2)", (CONVERSATION,))
     db.execute("INSERT INTO conversation VALUES (9, 'ben', 'Sam', 0, 0, 0)")
     db.executemany("INSERT INTO session VALUES (?, ?, ?)", [(CONVERSATION, n, int(n < 3)) for n in (1, 2, 3)])
-    for key, session, speaker, text, at, extracted in SAID:
-        db.execute(
-            "INSERT INTO utterance (conversation, id, session, speaker, text, at, extracted) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (CONVERSATION, key, session, speaker, text, microseconds(at), extracted),
-        )
-    for key, view, session, text, at, topics, sources, fallback, details, vector in RECORDS:
-        db.execute(
-            "INSERT INTO record (conversation, id, view, session, text, at, topics, sources, fallback, details, vector) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (CONVERSATION, key, view, session, text, microseconds(at), json.dumps(topics), json.dumps(sources), fallback,
-             json.dumps(details), vector),
-        )  # fmt: skip
-    for key, speaker, text, at, source, last_at, mentions, superseded_by, vector in TRAITS:
-        db.execute(
-            "INSERT INTO trait (conversation, id, speaker, text, at, source, last_at, mentions, superseded_by, vector) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (CONVERSATION, key, speaker, text, microseconds(at), source, microseconds(last_at), mentions, superseded_by,
-             vector),
-        )  # fmt: skip
+    for table, columns, rows in (
+        ("utterance", "id, session, speaker, text, at, extracted", SAID),
+        ("record", "id, view, session, text, at, topics, sources, fallback, details, vector", RECORDS),
+        ("trait", "id, speaker, text, at, source, last_at, mentions, superseded_by, vector", TRAITS),
+    ):
+        places = ", ?" * len(rows[0])
+        for row in rows:
+            statement = f"INSERT INTO {table} (conversation, {columns}) VALUES (?{places})"
+            db.execute(statement, (CONVERSATION, *map(stored, row)))
     db.executemany(
         "INSERT INTO digested VALUES (?, ?, ?)", [(CONVERSATION, "events", 1), (CONVERSATION, "recursive", 1)]
     )
@@ -85,8 +81,9 @@ def test_a_store_of_schema_3_keeps_everything(old_store: Path) -> None:
     assert [u.id for u in store.open_utterances(CONVERSATION)] == ["u4"]
     assert store.open_threads(CONVERSATION) == [""]
     records = store.records(CONVERSATION)
-    assert [(r.id, r.view, r.session, r.text, r.at, list(r.topics), list(r.sources), int(r.fallback), dict(r.details))
-            for r in records] == [row[:9] for row in RECORDS]  # fmt: skip
+    for record, row in zip(records, RECORDS, strict=True):
+        kept = (record.id, record.view, record.session, record.text, record.at, [*record.topics], [*record.sources])
+        assert (*kept, int(record.fallback), dict(record.details)) == row[:9]
     assert not any(r.pinned for r in records)
     assert [(r.channel, r.said_by) for r in records] == [("chat", ("Maya",))] * 2
     assert {(u.channel, u.interrupted) for u in said} == {("chat", False)}

@@ -164,46 +164,34 @@ except StoreError as exc:
 """
 
 
-def test_a_read_only_file_can_be_read_and_says_that_it_cannot_be_written(public_folder: Path) -> None:
-    path = public_folder / "store.db"
+@pytest.fixture
+def closed_store(public_folder: Path) -> Path:
+    """A file with one conversation, and a copy of it in a folder of its own whose log is still to be merged."""
+    path, copy = public_folder / "a ?#% store.db", public_folder / "copy"
     store = SQLiteStore(path)
     store.open_conversation("old", "Sam")
+    shutil.copytree(public_folder, copy, ignore=shutil.ignore_patterns("copy", "*-shm"))
     store.close()
-    path.chmod(0o444)
-    public_folder.chmod(0o777)
-    read, message = child(WRITE_AS_NOBODY, path).stdout.splitlines()
-    assert read == "read ['old']"
-    assert message == f"{path}: the store is read-only; make the file and its folder writable"
+    return path
 
 
-def test_a_read_only_store_with_an_unmerged_log_is_refused(public_folder: Path) -> None:
-    path, copy = public_folder / "store.db", public_folder / "copy"
-    store = SQLiteStore(path)
-    store.open_conversation("old", "Sam")
-    copy.mkdir()
-    for name in ("store.db", "store.db-wal"):
-        shutil.copy(public_folder / name, copy / name)
-    store.close()
-    copy.chmod(0o555)
-    assert "copy both files to a writable folder" in child(WRITE_AS_NOBODY, copy / "store.db").stdout
-    copy.chmod(0o755)
-
-
-def test_a_store_in_a_read_only_folder_can_be_read(public_folder: Path) -> None:
-    path = public_folder / "a ?#% store.db"
-    store = SQLiteStore(path)
-    store.open_conversation("old", "Sam")
-    store.close()
-    path.chmod(0o666)
-    public_folder.chmod(0o555)
-    assert child(WRITE_AS_NOBODY, path).stdout.splitlines() == [
+@pytest.mark.parametrize(("file", "folder"), [(0o444, 0o777), (0o666, 0o555)])
+def test_a_store_that_cannot_be_written_can_be_read_and_says_so(closed_store: Path, file: int, folder: int) -> None:
+    closed_store.chmod(file)
+    closed_store.parent.chmod(folder)
+    assert child(WRITE_AS_NOBODY, closed_store).stdout.splitlines() == [
         "read ['old']",
-        f"{path}: the store is read-only; make the file and its folder writable",
+        f"{closed_store}: the store is read-only; make the file and its folder writable",
     ]
-    new = public_folder / "new.db"
-    assert child(WRITE_AS_NOBODY, new).stdout.splitlines() == [
-        f"{new}: the store cannot be opened; check that its folder exists and is writable"
-    ]
+
+
+def test_a_read_only_folder_gets_no_store_and_its_unmerged_log_is_named(closed_store: Path) -> None:
+    folder = closed_store.parent / "copy"
+    folder.chmod(0o555)
+    assert "copy both files to a writable folder" in child(WRITE_AS_NOBODY, folder / closed_store.name).stdout
+    message = child(WRITE_AS_NOBODY, folder / "new.db").stdout
+    assert message == f"{folder / 'new.db'}: the store cannot be opened; check that its folder exists and is writable\n"
+    folder.chmod(0o755)
 
 
 # ---- a failing disk

@@ -8,7 +8,6 @@ import pytest
 
 from ld_agent.errors import StoreError
 from ld_agent.storage.exchange import export_lines
-from ld_agent.storage.sqlite.connection import Connection
 from ld_agent.storage.sqlite.store import SQLiteStore
 from ld_agent.storage.store import Store
 
@@ -69,24 +68,3 @@ def test_another_reader_is_named_and_the_next_opening_finishes(path: Path, fill:
     reader.close()
     SQLiteStore(path).close()
     assert not holds(path, SECRET)
-
-
-def test_a_deletion_broken_off_is_finished_by_the_next_opening(
-    store: Store, path: Path, fill: Fill, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    key = fill(store, "secret", SECRET)
-    fill(store, "ben")
-
-    def killed(connection: Connection) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Connection, "scrub", killed)
-        with pytest.raises(KeyboardInterrupt):
-            store.delete_conversation(key)
-    assert holds(path, SECRET)
-    again = SQLiteStore(path)
-    assert not holds(path, SECRET)
-    assert [c.id for c in again.conversations()] == ["ben"]
-    assert again.db.row("SELECT count(*) FROM meta WHERE key = 'erase'") == (0,)
-    again.close()

@@ -135,7 +135,6 @@ class PostgresConnection:
             yield
 
     def snapshot(self) -> AbstractContextManager[Any]:
-        """See `Database.snapshot`."""
 
         def begin(db: psycopg.Connection[Any]) -> None:
             db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -265,11 +264,9 @@ class PostgresConnection:
             return self._run(self._current, sql, values).rowcount
 
     def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        """See `Database.rows`."""
         return self._read(lambda db: self._run(db, sql, values).fetchall())
 
     def row(self, sql: str, values: tuple[Any, ...] = ()) -> Any:
-        """See `Database.row`."""
         return self._read(lambda db: self._run(db, sql, values).fetchone())
 
     def _read(self, query: Callable[[psycopg.Connection[Any]], T]) -> T:
@@ -285,11 +282,9 @@ class PostgresConnection:
     # ---- tenants
 
     def of(self, key: int) -> PostgresConnection:
-        """See `Database.of`."""
         return self.acting_for(self._tenant_of(key))
 
     def acting_for(self, tenant: str) -> PostgresConnection:
-        """See `Database.acting_for`."""
         same = copy.copy(self)  # shares pool and transactions
         same._tenant = tenant
         return same
@@ -319,11 +314,9 @@ class PostgresConnection:
     # ---- what SQLite writes differently
 
     def within(self, column: str, placeholder: str) -> str:
-        """See `Database.within`."""
         return f"{column} = ANY({placeholder})"
 
     def elements(self, column: str) -> str:
-        """See `Database.elements`."""
         return f"json_array_elements_text({column}::json)"
 
     def for_reading(self) -> PostgresConnection:

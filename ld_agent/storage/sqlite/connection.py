@@ -21,7 +21,7 @@ RETRY_SECONDS = 0.02
 
 
 class Connection:
-    """One SQLite connection that several threads may share.
+    """One SQLite connection that several threads may share; see `ld_agent.storage.database.Database`.
 
     Args:
         path: the store's file, created if missing. ":memory:" stores nothing.
@@ -121,10 +121,7 @@ class Connection:
     def transaction(
         self, key: int | None = None, *, alone: bool = False, begin: str = "BEGIN IMMEDIATE"
     ) -> Iterator[None]:
-        """All writes inside are atomic; nested calls join the same transaction.
-
-        Nobody else writes to the file in between.
-        """
+        """See `Database.transaction`. Nobody else writes to the file in between."""
         with self._lock:
             if self._depth:
                 yield
@@ -144,30 +141,24 @@ class Connection:
                 self._depth = 0
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """All reads inside see one consistent state, whatever other processes write; read-only."""
         return self.transaction(begin="BEGIN")
 
     def execute(self, sql: str, values: tuple[Any, ...] = ()) -> int:
-        """Run one writing statement; return the number of changed rows."""
         with self._lock, self.errors():
             return self._db.execute(sql, _bound(values)).rowcount
 
     def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        """All rows of a query."""
         with self._lock, self.errors():
             return self._db.execute(sql, _bound(values)).fetchall()
 
     def row(self, sql: str, values: tuple[Any, ...] = ()) -> Any:
-        """The first row of a query, or None."""
         with self._lock, self.errors():
             return self._db.execute(sql, _bound(values)).fetchone()
 
     def within(self, column: str, placeholder: str) -> str:
-        """SQL: whether a column's value is in a list given as a parameter."""
         return f"{column} IN (SELECT value FROM json_each({placeholder}))"
 
     def elements(self, column: str) -> str:
-        """SQL: the elements of a column of JSON lists."""
         return f"json_each({column})"
 
     def of(self, key: int) -> Connection:

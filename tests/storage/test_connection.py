@@ -76,20 +76,6 @@ def test_every_older_version_is_brought_up_to_date_once(
     assert raw(path, "PRAGMA user_version") == [(len(MIGRATIONS),)]
 
 
-def test_a_migration_keeps_what_was_stored_and_runs_only_from_its_own_version(
-    path: Path, store: SQLiteStore, fill: Fill, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said = [u.text for u in store.utterances(fill(store, "maya"))]
-    store.close()
-    further = "CREATE TABLE further (n INTEGER);\n\nINSERT INTO further VALUES (1);\n"
-    monkeypatch.setattr(connection, "MIGRATIONS", (*MIGRATIONS, further))
-    for _ in range(2):
-        migrated = SQLiteStore(path)
-        assert migrated.db.rows("SELECT n FROM further") == [(1,)]
-        assert [u.text for u in migrated.utterances(migrated.open_conversation("maya", "Sam").key)] == said
-        migrated.close()
-
-
 def test_a_failed_migration_leaves_the_store_unchanged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     SQLiteStore(path).close()
     monkeypatch.setattr(connection, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE half (n);\nCREATE TABLE half (n);\n"))
@@ -209,35 +195,6 @@ def test_a_full_disk_says_so_and_keeps_what_was_stored(store: SQLiteStore, path:
     assert store.utterances(key) == said
     store.db.rows("PRAGMA max_page_count = 1000000")
     assert store.append(key, "Maya", "x" * 100_000, said[-1].at, 3600, lambda: said[-1].at).id == "u5"
-
-
-FILL_A_SMALL_DISK = """
-import resource, signal, sys
-from datetime import UTC, datetime
-from ld_agent.errors import StoreError
-from ld_agent.storage.sqlite.store import SQLiteStore
-store = SQLiteStore(sys.argv[1])
-key = store.open_conversation("maya", "Sam").key
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
-at = datetime(2024, 1, 1, tzinfo=UTC)
-try:
-    while True:
-        print(store.append(key, "Maya", "y" * 20_000, at, 3600, lambda: at).id, flush=True)
-except StoreError as exc:
-    print(exc)
-"""
-
-
-def test_a_file_that_may_not_grow_keeps_every_utterance_that_was_acknowledged(path: Path) -> None:
-    *acknowledged, message = child(FILL_A_SMALL_DISK, path).stdout.splitlines()
-    assert acknowledged[0] == "u1"
-    assert "the disk is full, over its quota or failing" in message
-    assert "nothing that was stored is lost" in message
-    store = SQLiteStore(path)
-    assert [u.id for u in store.utterances(store.open_conversation("maya", "Sam").key)] == acknowledged
-    assert store.db.row("PRAGMA integrity_check") == ("ok",)
-    store.close()
 
 
 def test_corrupt_pages_are_reported_as_damage(store: SQLiteStore, path: Path, fill: Fill) -> None:

@@ -7,33 +7,60 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_commands import CommandLine, light_config, run_real
+from cli_commands import CommandLine, Untouched, light_config, run_real
 
 import ld_agent.cli
 import ld_agent.storage.sqlite.store
+from ld_agent.files import shipped_path
+
+SAMPLE = shipped_path("data/samples/three_sessions.jsonl")
+REFUSED = [
+    (["--nope"], ["--nope", "see ld-agent --help"], 2),
+    (["tlak"], ["'tlak'"], 2),
+    (["chat", "--nope"], ["--nope", "see ld-agent chat --help"], 2),
+    (["chat", "--store"], ["--store"], 2),
+    (["run"], ["INPUT", "see ld-agent run --help"], 2),
+    (["run", SAMPLE, "--limit", "many"], ["--limit"], 2),
+    (["run", SAMPLE, "--limit", "0"], ["--limit"], 2),
+    (["run", SAMPLE, "--batch", "0"], ["--batch"], 2),
+    (["run", SAMPLE, "--format", "csv"], ["--format", "csv", "jsonl", "msc"], 2),
+    (["memory", "forget"], ["'forget'"], 2),
+    (["memory", "list"], ["--store", "see ld-agent memory list --help"], 2),
+    (["chat", "-c", "nowhere.yaml"], ["nowhere.yaml"], 2),
+    (["chat", "-c", "defualt"], ["defualt", "default", "qwen3-0.6b"], 2),
+    (["chat", "memory.kk=5"], ["memory.kk", "gamma"], 2),
+    (["demo", "memory.k=many"], ["memory.k", "many"], 2),
+    (["run", SAMPLE, "memory.k"], ["memory.k", "memory.k=5"], 2),
+    (["run", SAMPLE, "memory.views=[evnts]"], ["evnts", "known", "events"], 2),
+    (["run", SAMPLE, "memory.scorer=best"], ["best", "known", "paper"], 2),
+    (["chat", "backbone.kind=chatgpt"], ["chatgpt", "known", "transformers, openai, scripted"], 2),
+    (["chat", "agent.name="], ["agent.name"], 2),
+    (["run", "nowhere.jsonl"], ["nowhere.jsonl"], 1),
+    (["run", SAMPLE, "--out", "/no/such/folder/out.jsonl", "CONFIG"], ["--out", "/no/such/folder/out.jsonl"], 1),
+    (["run", SAMPLE, "--store", "/no/such/folder/me.db", "CONFIG"], ["/no/such/folder/me.db"], 1),
+    (["run", SAMPLE, "encoder.model=/no/such/encoder", "CONFIG"], ["/no/such/encoder"], 1),
+    (["run", SAMPLE, "topics.model=no_such_pipeline"], ["no_such_pipeline", "topics.model"], 1),
+    (["chat", "backbone.model=/no/such/model.gguf"], ["/no/such/model.gguf"], 1),
+    (["chat", "backbone.model=package:no-such-package/model.gguf"], ["no-such-package", "pip install"], 1),
+    (["chat", "modules.extractor.adapter=/no/such/adapter"], ["/no/such/adapter"], 1),
+    (["chat", "modules.generator.backbone={kind: transformers, model: /no/such/other}"], ["/no/such/other"], 1),
+]
+"""What is called, CONFIG being a scripted one, what is said about it, and the exit code."""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        (["--nope"], ["--nope", "see ld-agent --help"]),
-        (["tlak"], ["'tlak'"]),
-        (["chat", "--nope"], ["--nope", "see ld-agent chat --help"]),
-        (["chat", "--store"], ["--store"]),
-        (["run"], ["INPUT", "see ld-agent run --help"]),
-        (["run", "x", "--limit", "many"], ["--limit"]),
-        (["run", "x", "--batch", "0"], ["--batch"]),
-        (["memory", "forget"], ["'forget'"]),
-        (["memory", "list"], ["--store", "see ld-agent memory list --help"]),
-        (["chat", "-c", "nowhere.yaml"], ["nowhere.yaml"]),
-        (["chat", "-c", "defualt"], ["defualt", "default", "qwen3-0.6b"]),
-        (["chat", "memory.kk=5"], ["memory.kk", "gamma"]),
-        (["demo", "memory.k=many"], ["memory.k", "many"]),
-    ],
-)
-def test_wrong_usage_is_one_line_and_exit_code_2(command_line: CommandLine, arguments: list[str], parts: list[str]):
-    ran = command_line(*arguments)
-    assert (ran.code, ran.out) == (2, "")
+@pytest.mark.parametrize(("arguments", "parts", "code"), REFUSED)
+def test_what_cannot_be_done_is_one_line_before_anything_is_read(
+    command_line: CommandLine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    parts: list[str],
+    code: int,
+):
+    monkeypatch.chdir(tmp_path)
+    given = [part for one in arguments for part in (("-c", light_config(tmp_path)) if one == "CONFIG" else (one,))]
+    ran = command_line(*given, stdin=Untouched())
+    assert (ran.code, ran.out) == (code, "")
     assert len(ran.err.splitlines()) == 1
     assert ran.err.startswith("ld-agent: ")
     assert all(part in ran.err for part in parts), ran.err

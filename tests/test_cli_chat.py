@@ -180,28 +180,6 @@ def test_of_a_reply_only_what_is_kept_is_shown(command_line: CommandLine, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("override", "parts", "code"),
-    [
-        ("backbone.model=/no/such/model", ["/no/such/model"], 1),
-        ("backbone.model=package:no-such-package/model.gguf", ["no-such-package", "pip install"], 1),
-        ("modules.extractor.adapter=/no/such/adapter", ["/no/such/adapter"], 1),
-        ("modules.generator.backbone={kind: transformers, model: /no/such/other}", ["/no/such/other"], 1),
-        ("encoder.model=/no/such/encoder", ["/no/such/encoder"], 1),
-        ("topics.model=no_such_pipeline", ["no_such_pipeline"], 1),
-        ("backbone.kind=chatgpt", ["chatgpt", "scripted"], 2),
-        ("memory.views=[evnts]", ["evnts"], 2),
-        ("agent.name=", ["agent.name"], 2),
-    ],
-)
-def test_what_is_missing_is_said_before_a_line_is_read(
-    command_line: CommandLine, tmp_path: Path, override: str, parts: list[str], code: int
-):
-    ran = command_line("chat", "--store", tmp_path / "me.db", override, stdin=Untouched())
-    assert (ran.code, ran.out, len(ran.err.splitlines())) == (code, "", 1)
-    assert all(part in ran.err for part in parts), ran.err
-
-
-@pytest.mark.parametrize(
     ("arguments", "parts"),
     [
         (["--conversation", " "], ["id is empty"]),

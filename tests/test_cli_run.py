@@ -122,36 +122,6 @@ def test_nothing_to_play(command_line: CommandLine, tmp_path: Path):
     assert "contains no conversation to play" in ran.err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "parts", "code"),
-    [
-        (["nowhere.jsonl"], ["nowhere.jsonl"], 1),
-        ([SAMPLE, "--format", "csv"], ["--format", "csv", "jsonl", "msc"], 2),
-        ([SAMPLE, "--limit", "0"], ["--limit"], 2),
-        ([SAMPLE, "--out", "/no/such/folder/out.jsonl"], ["--out", "/no/such/folder/out.jsonl"], 1),
-        ([SAMPLE, "--store", "/no/such/folder/me.db"], ["/no/such/folder/me.db"], 1),
-        ([SAMPLE, "memory.kk=5"], ["memory.kk", "gamma"], 2),
-        ([SAMPLE, "memory.k"], ["memory.k", "memory.k=5"], 2),
-        ([SAMPLE, "memory.views=[evnts]"], ["evnts", "known", "events"], 2),
-        ([SAMPLE, "memory.scorer=best"], ["best", "known", "paper"], 2),
-        ([SAMPLE, "backbone.kind=chatgpt"], ["chatgpt", "known", "transformers, openai, scripted"], 2),
-        ([SAMPLE, "-c", "defualt"], ["defualt", "default"], 2),
-        ([SAMPLE, "-c", "default", "backbone.model=/no/such/model.gguf"], ["/no/such/model.gguf"], 1),
-        ([SAMPLE, "-c", "default", "topics.model=no_such_pipeline"], ["no_such_pipeline", "topics.model"], 1),
-        ([SAMPLE, "encoder.model=/no/such/encoder"], ["/no/such/encoder"], 1),
-    ],
-)
-def test_what_cannot_be_done_is_said_in_one_line(
-    command_line: CommandLine, tmp_path: Path, arguments: list[object], parts: list[str], code: int
-):
-    given = arguments if "-c" in arguments else [*arguments, "-c", light_config(tmp_path)]
-    ran = command_line("run", *given)
-    assert (ran.code, ran.out) == (code, "")
-    assert len(ran.err.splitlines()) == 1
-    assert ran.err.startswith("ld-agent: ")
-    assert all(part in ran.err for part in parts), ran.err
-
-
 def test_an_interrupted_run_resumes_with_the_same_command(command_line: CommandLine, three: Path, tmp_path: Path):
     store, out = tmp_path / "run.db", tmp_path / "out.jsonl"
     runs_dry = light_config(tmp_path, generator=["One.", "Two.", "Three."])

@@ -100,14 +100,3 @@ def test_refused_rewrites_count_while_they_wait(command_line: CommandLine, tmp_p
     assert ran.code == 0, ran.err
     counts = json.loads(ran.out)["fallback_counts"]["recursive rewrites"]
     assert counts["fallbacks"] == counts["of"] > 2  # the first is a fallback at once, the others are tried again
-
-
-def test_every_evaluation_that_remembers_counts(command_line: CommandLine, tmp_path: Path):
-    data = tmp_path / "data.jsonl"
-    data.write_text(conversation_line("c"))
-    ran = command_line("eval", "truth", data, "-c", scripted_config(tmp_path, summarizer=""), "--json")
-    assert ran.code == 0, ran.err
-    figures = json.loads(ran.out)
-    assert figures["fallback_counts"]["events records"] == {"fallbacks": 2, "of": 2, "share": 1.0}
-    assert figures["mostly_fallbacks"] == ["events records"]
-    assert "replies" not in figures["fallback_counts"]

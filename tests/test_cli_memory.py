@@ -42,28 +42,13 @@ def store(played: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(played, tmp_path / "me.db"))
 
 
-def test_list_names_the_conversations(command_line: CommandLine, store: Path):
-    ran = command_line("memory", "list", "--store", store, "--json")
-    assert (ran.code, ran.err) == (0, "")
-    rows = json.loads(ran.out)
-    assert [(row["conversation"], row["sessions"], row["utterances"], row["records"]) for row in rows] == [
-        ("[/b]", 2, 4, 2),
-        ("a", 2, 4, 2),
-    ]
-    assert rows[0]["speakers"] == ["Ann", "Sam"]
+def test_list_shows_conversations_records_and_traits(command_line: CommandLine, store: Path):
     shown = command_line("memory", "list", "--store", store).out
     assert "[/b]" in shown
     assert "Ann, Sam" in shown
-
-
-def test_list_gives_the_records_and_traits_of_a_conversation(command_line: CommandLine, store: Path):
-    ran = command_line("memory", "list", "--store", store, "--conversation", "a", "--json")
-    rows = json.loads(ran.out)
-    assert [row["text"] for row in rows if row["view"] == "events"] == [SUMMARY, SUMMARY]
-    assert [row["text"] for row in rows if row["view"] == "personas" and row["speaker"] == "Ann"] == ["I keep bees."]
     shown = command_line("memory", "list", "--store", store, "--conversation", "a").out
-    assert "I keep bees." in shown
-    assert "m1" in shown
+    for part in ("m1", SUMMARY.split()[0], "I keep bees."):
+        assert part in shown
 
 
 def test_list_says_until_when_a_trait_held(command_line: CommandLine, store: Path):

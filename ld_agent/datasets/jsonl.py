@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from ld_agent.datasets.base import AnnotatedMemory, Episode, Turn
 from ld_agent.datasets.records import Record, Report, built, current_report, json_lines
 from ld_agent.errors import DataFileError, InputError
-from ld_agent.types import iso, utc
+from ld_agent.types import iso
 
 _KEYS = ("id", "agent", "personas", "memories", "sessions", "utterances", "questions")
 _UTTERANCE_KEYS = ("speaker", "text", "at", "traits")
@@ -55,7 +54,7 @@ def write_episodes(path: str | Path, episodes: Iterable[Episode]) -> None:
 
 
 def _episode(record: Record) -> Episode:
-    _refuse_unknown(record, _KEYS)
+    record.refuse_unknown(_KEYS)
     if ("sessions" in record) == ("utterances" in record):
         raise record.error(
             'needs either "sessions" (given boundaries) or "utterances" (split by the gap β), but not both'
@@ -99,23 +98,15 @@ def _part(part: Record, number: int | None, before: Sequence[Turn]) -> list[Turn
 
 
 def _turn(utterance: Record, session: int | None) -> Turn:
-    _refuse_unknown(utterance, _UTTERANCE_KEYS)
-    at = _time(utterance)
+    utterance.refuse_unknown(_UTTERANCE_KEYS)
     traits = tuple(utterance.texts("traits")) if "traits" in utterance else None
-    return Turn(utterance.text("speaker"), utterance.text("text"), at, session, traits)
-
-
-def _time(record: Record) -> datetime:
-    try:
-        return utc(record.text("at"))
-    except InputError as exc:
-        raise record.error(str(exc)) from exc
+    return Turn(utterance.text("speaker"), utterance.text("text"), utterance.time("at"), session, traits)
 
 
 def _memory(record: Record) -> AnnotatedMemory:
-    _refuse_unknown(record, ("at", "facts"))
+    record.refuse_unknown(("at", "facts"))
     facts = record.record("facts")
-    return AnnotatedMemory(_time(record), {name: tuple(facts.texts(name)) for name in facts.values})
+    return AnnotatedMemory(record.time("at"), {name: tuple(facts.texts(name)) for name in facts.values})
 
 
 def _personas(record: Record) -> dict[str, tuple[str, ...]]:
@@ -123,12 +114,6 @@ def _personas(record: Record) -> dict[str, tuple[str, ...]]:
         return {}
     personas = record.record("personas")
     return {name: tuple(personas.texts(name)) for name in personas.values}
-
-
-def _refuse_unknown(record: Record, known: tuple[str, ...]) -> None:
-    for key in record.values:
-        if key not in known:
-            raise record.error(f"unknown key {key!r}; the known keys are {', '.join(known)}")
 
 
 def _values(episode: Episode) -> dict[str, Any]:

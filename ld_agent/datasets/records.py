@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import DataFileError, InputError
+from ld_agent.types import utc
 
 Built = TypeVar("Built")
 Given = TypeVar("Given")
@@ -54,6 +56,19 @@ class Record:
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.error(f"{key} is {_kind(value)}, not a whole number")
         return value
+
+    def time(self, key: str) -> datetime:
+        """Return an ISO 8601 time with its zone, in UTC."""
+        try:
+            return utc(self.text(key))
+        except InputError as exc:
+            raise self.error(str(exc)) from exc
+
+    def refuse_unknown(self, known: Iterable[str]) -> None:
+        """Raise an error at a key that is not known, so that a misspelled one is noticed."""
+        for key in self.values:
+            if key not in known:
+                raise self.error(f"unknown key {key!r}; the known keys are {', '.join(known)}")
 
     def items(self, key: str) -> list[Any]:
         value = self._get(key)

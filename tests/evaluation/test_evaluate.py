@@ -59,19 +59,17 @@ def test_configs_are_compared_and_stored_separately(
     command_line: CommandLine, silent: Path, eager: Path, tmp_path: Path
 ):
     out = tmp_path / "runs"
-    ran = command_line("eval", "extraction", PERSONAS, "-c", silent, "-c", eager, "--json", "--out", out)
-    found = json.loads(ran.out)
-    assert [s["system"] for s in found["systems"]] == [silent.stem, eager.stem]
+    found = json.loads(
+        command_line("eval", "extraction", PERSONAS, "-c", silent, "-c", eager, "--json", "--out", out).out
+    )
     [test] = [t for t in found["comparisons"] if t["metric"] == "accuracy"]
-    assert (test["system"], test["against"]) == (eager.stem, silent.stem)
     before, after = (s["accuracy"] for s in found["systems"])
+    assert (test["system"], test["against"]) == (eager.stem, silent.stem)
     assert test["difference"] == pytest.approx(after - before, abs=1e-6)
     assert json.loads((out / silent.stem / "scores.json").read_text("utf-8")) == found["systems"][0]
-    again = command_line("eval", "score", out, "--json")
-    assert json.loads(again.out) == found
-    shown = command_line("eval", "score", out)
-    assert "paired bootstrap" in shown.out
-    assert "rouge_l_traits" in shown.out
+    shown = command_line("eval", "score", out).out
+    assert "paired bootstrap" in shown
+    assert "rouge_l_traits" in shown
 
 
 def test_unfinished_runs_are_not_scored_silently(command_line: CommandLine, silent: Path, tmp_path: Path):

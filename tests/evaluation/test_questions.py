@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from cli_commands import CommandLine, scripted_config
 
-from ld_agent.checks.not_knowing import says_unknown
 from ld_agent.datasets.records import reporting
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.tasks.question_data import contains, load_questions
@@ -101,6 +100,8 @@ def test_an_accepted_answer_is_in_the_reply(text: str, answers: list[str], found
         ("I do not have any information about your watch.", True),
         ("I do not have information about your late husband's name.", True),
         ("I have information about your cat.", False),
+        ("I have no record of it.", True),
+        ("You told me that you live in Oslo.", False),
         ("你没有告诉过我。她叫什么名字？", True),
         ("你没有告诉过我。她叫小红。", False),
         ("그건 들은 적이 없어요.", True),
@@ -111,16 +112,6 @@ def test_an_accepted_answer_is_in_the_reply(text: str, answers: list[str], found
 )
 def test_a_reply_to_what_was_never_said_says_so_and_invents_nothing(reply: str, right: bool):
     assert invents_nothing(reply, ENGLISH.reading) is right
-
-
-def test_an_answer_is_not_taken_for_not_knowing():
-    assert not says_unknown("You told me that you live in Oslo.", READING)
-    for reply in (
-        "I don't have any information about your cat.",
-        "I don't have information.",
-        "I have no record of it.",
-    ):
-        assert says_unknown(reply, READING)
 
 
 def test_figures_by_hand(command_line: CommandLine, tmp_path: Path):

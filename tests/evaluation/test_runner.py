@@ -103,15 +103,10 @@ def test_a_lower_limit_finishes_what_a_higher_one_began(tmp_path: Path, data: Pa
     with pytest.raises(BackboneError):
         perform(Shouting(3, most=5), Config(), "plain", data=data, out=out, limit=3)  # all of e2 and e1, and one of e0
     assert missing(out) == (1, 6)
-    fewer = Shouting(1)
-    perform(fewer, Config(), "plain", data=data, out=out, limit=1)
-    assert (fewer.asked, missing(out)) == (["e0/1"], (0, 2))
-    with pytest.raises(BackboneError):
-        perform(Shouting(5, most=2), Config(), "plain", data=data, out=out, limit=5)
-    assert missing(out) == (2, 10)
-    again = Shouting(2)
-    perform(again, Config(), "plain", data=data, out=out, limit=2)
-    assert (again.asked, missing(out)) == ([], (0, 4))  # all were there already
+    for asked in (["e0/1"], []):
+        fewer = Shouting(1)
+        perform(fewer, Config(), "plain", data=data, out=out, limit=1)
+        assert (fewer.asked, missing(out)) == (asked, (0, 2))
 
 
 def test_another_configuration_is_rejected_with_the_difference(tmp_path: Path, data: Path):

@@ -15,7 +15,6 @@ from ld_agent.datasets.base import Episode
 from ld_agent.datasets.records import Record, built, json_lines, json_list
 from ld_agent.errors import InputError
 from ld_agent.text import EAST_ASIAN
-from ld_agent.types import utc
 
 
 def contains(text: str, answers: Sequence[str]) -> bool:
@@ -98,13 +97,8 @@ def with_records(path: Path, kind: str, limit: int | None) -> Iterator[tuple[Epi
 def _stated(episode: Episode, record: Record) -> tuple[Question, ...]:
     questions = []
     for number, one in enumerate(record.records("questions") if "questions" in record else ()):
-        for key in one.values:
-            if key not in _KEYS:
-                raise one.error(f"unknown key {key!r}; the keys there are {', '.join(_KEYS)}")
-        try:
-            at = utc(one.text("at"))
-        except InputError as exc:
-            raise one.error(str(exc)) from exc
+        one.refuse_unknown(_KEYS)
+        at = one.time("at")
         if at < episode.turns[-1].at:
             raise one.error("is asked before the conversation's last utterance; choose a later time")
         speaker = one.text("speaker")

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from shutil import copytree, rmtree
+from shutil import copytree
 from typing import Any
 
 import pytest
-from cli_commands import CommandLine, conversation_line, scripted_config
+from cli_commands import CommandLine, scripted_config
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Request
@@ -334,53 +334,32 @@ def test_a_corpus_without_annotations_is_rejected(tmp_path: Path):
 # ---- the commands, from source dialogues to the paper's table
 
 
-def test_from_dialogues_to_the_table_by_command(tmp_path: Path, command_line: CommandLine):
-    source, benchmark, runs, labels = (tmp_path / name for name in ("data.jsonl", "ecm.jsonl", "runs", "labels.jsonl"))
-    line = json.loads(conversation_line("c1")) | {"personas": {"Ann": ["I keep bees.", "I have a garden."]}}
-    source.write_text(json.dumps(line) + "\n")
-    builder = scripted_config(tmp_path, builder=["Question: What do I keep?\nAnswer: You keep bees.", "nothing"])
-    ran = command_line("ecm", "build", "knowledge", "--from", source, "--out", benchmark, "-c", builder, "--json")
-    assert json.loads(ran.out) == {
-        "benchmark": "knowledge",
-        "samples": 1,
-        "probes": 1,
-        "dropped": {"no question and answer": 1},
-    }
-    answering = scripted_config(tmp_path, generator="You keep bees.", judge=["2"])
-    ran = command_line(
-        "ecm",
-        "run",
-        benchmark,
-        "memory.views=[none]",
-        "modules.generator.grounded=false",
-        "personas.cap=0",
-        "-c",
-        answering,
-        "--out",
-        runs / "none",
-        "--json",
-    )
-    assert ran.code == 0
-    assert json.loads(ran.out)["rouge_1"] == 1
-    assert json.loads(command_line("judge", "score", runs / "none", "-c", answering, "--json").out)["score"] == 2
-    labels.write_text('{"key": "c1/1", "label": 2}\n')
-    agreed = json.loads(command_line("judge", "agree", runs / "none" / "judge-score.jsonl", labels, "--json").out)
-    assert agreed["aspects"][""] | {"accuracy": 1, "cohen": None, "rated_by_all": 1} == agreed["aspects"][""]
+def test_a_judge_agrees_with_labels_and_the_table_is_filled(tmp_path: Path, command_line: CommandLine):
+    benchmark, runs, labels = (tmp_path / name for name in ("ecm.jsonl", "runs", "labels.jsonl"))
+    write_samples(benchmark, "knowledge", samples(1), {})
+    config = scripted_config(tmp_path, generator="The bees are well.", judge=["2"])
+    arm = ("memory.views=[none]", "modules.generator.grounded=false", "personas.cap=0", "-c", config)
+    assert command_line("ecm", "run", benchmark, *arm, "--out", runs / "none").code == 0
+    assert json.loads(command_line("judge", "score", runs / "none", "-c", config, "--json").out)["score"] == 2
+    table = command_line("tables", "ecm-4", "--from", runs).out
+    assert re.search(r"\*\*ours: No memory .*\| \*\*2\.00\*\* \| \*\*100\.00\*\* \| \*\*100\.00\*\* \|", table)
+
+    def agreed(*names: str) -> dict[str, Any]:
+        judged = [runs / name / "judge-score.jsonl" for name in names]
+        return dict(json.loads(command_line("judge", "agree", *judged, labels, "--json").out)["aspects"][""])
+
+    labels.write_text('{"key": "s0/1", "label": 2}\n')
+    found = agreed("none")
+    assert (found["accuracy"], found["cohen"], found["rated_by_all"]) == (1, None, 1)
     copytree(runs / "none", runs / "again")
-    labels.write_text(
-        "".join(f'{{"run": "{run}", "key": "c1/1", "label": {n}}}\n' for n, run in enumerate(("none", "again"), 1))
-    )
-    pooled = [runs / run / "judge-score.jsonl" for run in ("none", "again")]
-    agreed = json.loads(command_line("judge", "agree", *pooled, labels, "--json").out)
-    assert [agreed["aspects"][""][name] for name in ("rated_by_all", "accuracy")] == [2, 0.5]
-    rmtree(runs / "again")
-    ran = command_line("tables", "ecm-4", "--from", runs)
-    assert re.search(r"\*\*ours: No memory .*\| \*\*2\.00\*\* \| \*\*100\.00\*\* \| \*\*100\.00\*\* \|", ran.out)
-    labels.write_text('{"key": "c9/1", "label": 2}\n')
+    rows = [{"run": name, "key": "s0/1", "label": n} for n, name in enumerate(("none", "again"), 1)]
+    labels.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = agreed("none", "again")
+    assert (found["rated_by_all"], found["accuracy"]) == (2, 0.5)
+    labels.write_text('{"key": "s9/1", "label": 2}\n')
     ran = command_line("judge", "agree", runs / "none" / "judge-score.jsonl", labels)
-    assert ran.code == 1
     assert "no case has both a verdict and a label" in ran.err
-    ran = command_line("judge", "compare", runs / "none", runs / "none", "-c", answering)
+    ran = command_line("judge", "compare", runs / "none", runs / "none", "-c", config)
     assert (ran.code, len(ran.err.splitlines())) == (1, 1)
     assert "are the same; give different runs" in ran.err
 

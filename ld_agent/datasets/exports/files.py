@@ -142,12 +142,12 @@ class Part:
         head: Head | None = None
         rest: list[str] = []
         for line in self.lines():
-            if (found := head_of(line)) is None:
+            if (following := head_of(line)) is None:
                 rest.append(line)
                 continue
             if head is not None:
                 yield head, rest
-            head, rest = found, []
+            head, rest = following, []
         if head is not None:
             yield head, rest
 

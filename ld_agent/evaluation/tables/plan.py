@@ -122,8 +122,8 @@ def _cell(table: PaperTable, row: OurRow, column: Column, config: str) -> list[s
         return [_built(name), form, f"ld-agent judge agree RATINGS... --key runs/{name}.key.json --keep"]
     if run.task == "statistics":
         data = f"{name}.jsonl" if name else _data(run.corpus, "test")
-        made = f"ld-agent statistics {data} --out runs/statistics_{name or run.corpus}"
-        return [_built(name), made] if name else [made]
+        count = f"ld-agent statistics {data} --out runs/statistics_{name or run.corpus}"
+        return [_built(name), count] if name else [count]
     if column.measure is None:
         return [f"# {column.name}: nothing here measures it"]
     return [*run.before(), *run.command(), *run.after(column.measure)]
@@ -148,6 +148,7 @@ class PlannedRun:
         self._table, self._config, self.wanted, self._have = table, config, dict(wanted), values_of(config)
         self.task, self.corpus = str(wanted.get("task", "response")), str(wanted.get("corpus", "msc"))
         self._local = self._have["backbone.kind"] == "transformers"
+        self._sessions = [column.session for column in table.columns if column.session is not None]
         apart = table.tuned_apart or self._lacks("generator")
         self._adapter_of = (adapter_of or self.corpus) if wanted.get("tuned") and apart else ""
         self._part = next((part for part, facts in PARTS.items() if satisfied(wanted, facts)), FULL)
@@ -164,21 +165,20 @@ class PlannedRun:
     def folder(self) -> str:
         """Its folder; the same for every table that needs the same run, and for no other run."""
         paper = self._table.paper.partition(",")[0].lower()  # versions of a paper have one folder
-        told = [_slug(self._config), *(self.wanted.get("views") or ()), self.task.replace("response", self.corpus)]
+        names = [_slug(self._config), *(self.wanted.get("views") or ()), self.task.replace("response", self.corpus)]
         differs = hashlib.sha256(f"{self._data()} {self._settings()}".encode()).hexdigest()[:6]
-        return f"runs/{paper}/{'_'.join(told)}_{differs}"
+        return f"runs/{paper}/{'_'.join(names)}_{differs}"
 
     def command(self) -> list[str]:
         """The command that makes it, after what prepares its data."""
         if self.task.startswith("ecm-"):
-            made = f"ld-agent ecm run {self._data()} {self._settings()} --out {self.folder}"
-            return [_built(self.task.removeprefix("ecm-")), made]
-        sessions = [column.session for column in self._table.columns if column.session is not None]
-        evaluated = min(sessions, default=1 if self.corpus == "ubuntu_irc" else FIRST_EVALUATED)
+            run = f"ld-agent ecm run {self._data()} {self._settings()} --out {self.folder}"
+            return [_built(self.task.removeprefix("ecm-")), run]
+        evaluated = min(self._sessions, default=1 if self.corpus == "ubuntu_irc" else FIRST_EVALUATED)
         first = f"--from-session {evaluated}" if evaluated > 1 and self.task == "response" else ""
         split = [SPLIT] if self.corpus == "conversation_chronicles" else []
-        made = f"ld-agent eval {self.task} {self._data()} {self._settings()} {first} --out {self.folder}"
-        return [*split, " ".join(made.split())]
+        run = f"ld-agent eval {self.task} {self._data()} {self._settings()} {first} --out {self.folder}"
+        return [*split, " ".join(run.split())]
 
     def before(self) -> list[str]:
         """Prerequisites: adapters for the modules that its config has none for, or examples."""
@@ -256,8 +256,7 @@ class PlannedRun:
     def _data(self) -> str:
         if self.task.startswith("ecm-"):
             return f"{self.task.removeprefix('ecm-')}.jsonl"
-        sessions = [column.session for column in self._table.columns if column.session is not None]
-        return ANNOTATED if self.task == "extraction" else _data(self.corpus, "test", max(sessions, default=5))
+        return ANNOTATED if self.task == "extraction" else _data(self.corpus, "test", max(self._sessions, default=5))
 
     def _settings(self) -> str:
         """The config that it is based on and its overrides, as typed into a shell."""

@@ -63,7 +63,7 @@ def tables(
 
 def _filled(table: PaperTable, runs: Path, rows: list[str]) -> str:
     from ld_agent.evaluation.run_files import read_run
-    from ld_agent.evaluation.tables.filled import fill, markdown
+    from ld_agent.evaluation.tables.filled import FilledTable
     from ld_agent.evaluation.tables.runs import collect
 
     given: dict[str, list[str]] = {}
@@ -75,10 +75,10 @@ def _filled(table: PaperTable, runs: Path, rows: list[str]) -> str:
     collected = collect(runs)
     for reason in collected.left_out:
         say(f"left out: {reason}")
-    filled = fill(table, collected, given)
+    filled = FilledTable(table, collected, given)
     if not filled.filled:
         say(f"no run in {runs} fits a cell of {table.name}; the notes under the table say what each run is")
-    return markdown(filled)
+    return filled.markdown()
 
 
 def _planned(table: PaperTable, configs: list[str]) -> str:

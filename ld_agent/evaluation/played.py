@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from ld_agent.agent import Agent
 from ld_agent.config import Config
 from ld_agent.conversation import Conversation
-from ld_agent.datasets import Episode, load_episodes
-from ld_agent.errors import InputError
+from ld_agent.datasets import Episode
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.run_files import Item, Prediction
 from ld_agent.evaluation.runner import Task
@@ -103,14 +101,6 @@ class AskedTask(PlayedTask):
     def answered(self, agent: Agent, conversation: Conversation, question: Question) -> Steps[Answered]:
         """Ask a question in a copy of its conversation."""
         raise NotImplementedError
-
-
-def spoken_episodes(data: Path, limit: int | None) -> dict[str, Episode]:
-    """Return the conversations of a file in which somebody speaks, by id; at least one."""
-    episodes = {e.id: e for e in load_episodes(data, limit=limit) if e.turns}
-    if not episodes:
-        raise InputError(f"{data} has no conversation; give one that ld-agent run can play")
-    return episodes
 
 
 def in_memory(config: Config) -> Agent:

@@ -17,7 +17,7 @@ from ld_agent.evaluation.judging.judge import Verdict
 from ld_agent.evaluation.judging.verdicts import Judged, cases, read_verdicts, write_verdicts
 from ld_agent.evaluation.run_files import Prediction, Run, read_run
 from ld_agent.evaluation.runner import describe
-from ld_agent.evaluation.tables.filled import FilledTable, fill, markdown
+from ld_agent.evaluation.tables.filled import FilledTable
 from ld_agent.evaluation.tables.paper_figures import PaperRow, paper_table, paper_tables
 from ld_agent.evaluation.tables.runs import collect, short_name
 from ld_agent.evaluation.tasks.response import ResponseTask
@@ -84,7 +84,7 @@ def our_lines(filled: FilledTable) -> dict[str, tuple[str, ...]]:
 
 
 def table(name: str, folder: Path, **given: Sequence[str]) -> FilledTable:
-    return fill(paper_table(name), collect(folder), given)
+    return FilledTable(paper_table(name), collect(folder), given)
 
 
 # ---- the printed figures
@@ -163,7 +163,7 @@ def test_runs_are_placed_by_configuration(tmp_path: Path, data: Path):
     worse = ("40.82", "0.00", "50.00")
     assert lines["SmolLM2-135M-Instruct[LDA]"] == ("100.00", "100.00", "100.00", *worse, *("",) * 6)
     assert lines["SmolLM2-135M-Instruct"] == ("", "", "", *worse, *("",) * 6)
-    assert "| *MSC, zero-shot* |" in markdown(filled)
+    assert "| *MSC, zero-shot* |" in filled.markdown()
     labels = [line.label for line in filled.lines]
     assert (
         labels.index("LD-Agent: ChatGPT[LDA]")
@@ -352,7 +352,7 @@ def test_verdicts_are_read_back(tmp_path: Path, data: Path):
 def test_markdown_shows_the_figures(tmp_path: Path, data: Path):
     make_run(tmp_path / "runs" / "a_b", data, task="ecm-feedback", name="50%_a&b", **conditional())
     filled = table("ecm-6", tmp_path / "runs")
-    text = markdown(filled)
+    text = filled.markdown()
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert {row.count("|") for row in rows} == {len(filled.table.columns) + 2}
     assert "| ECM: Learning New Knowledge | 0.65/0.63 | 0.62/0.63 | 0.58/0.63 |" in rows
@@ -417,8 +417,8 @@ def test_examples_are_counted_if_their_file_exists(tmp_path: Path, data: Path):
 
 def test_columns_of_session_5_are_filled_from_another_one_on_request(tmp_path: Path, data: Path):
     make_run(tmp_path / "runs" / "four", data, said=[(4, "a", "a")], memory={"views": ["none"]}, personas={"cap": 0})
-    filled = fill(paper_table("rsum-5").of_session(4), collect(tmp_path / "runs"))
+    filled = FilledTable(paper_table("rsum-5").of_session(4), collect(tmp_path / "runs"))
     assert our_lines(filled)["SmolLM2-135M-Instruct, without memory"][1] == "100.00"
-    assert "- Ours are of session 4, the paper's of session 5." in markdown(filled)
+    assert "- Ours are of session 4, the paper's of session 5." in filled.markdown()
     with pytest.raises(InputError, match="columns of ld-agent-1 cover several sessions"):
         paper_table("ld-agent-1").of_session(4)

@@ -11,7 +11,7 @@ from ld_agent import Agent, load_config
 from ld_agent.datasets import load_episodes
 from ld_agent.evaluation.run_files import read_run
 from ld_agent.evaluation.runner import perform
-from ld_agent.evaluation.tables.filled import fill
+from ld_agent.evaluation.tables.filled import FilledTable
 from ld_agent.evaluation.tables.paper_figures import paper_table
 from ld_agent.evaluation.tables.runs import collect
 from ld_agent.evaluation.tasks.response import ResponseTask
@@ -62,7 +62,7 @@ def test_bart_is_tuned_on_ubuntu_irc_and_scored_on_its_answers(
     run = tmp_path / "runs" / "bart"
     perform(ResponseTask(irc, tuned, no_perplexity=True), tuned, "bart", data=irc, out=run, limit=None)
     assert [p.references for p in read_run(run).predictions] == [(pairs[0][1].turns[-1].text,)]
-    filled = fill(paper_table("ld-agent-5"), collect(tmp_path / "runs"))
+    filled = FilledTable(paper_table("ld-agent-5"), collect(tmp_path / "runs"))
     assert [line.label for line in filled.lines if line.ours and any(line.cells)] == ["ours: bart"]
 
 

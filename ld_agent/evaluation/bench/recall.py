@@ -11,7 +11,7 @@ from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
 from ld_agent.datasets.base import Episode
 from ld_agent.evaluation.bench.random_memory import START, RandomMemory
-from ld_agent.evaluation.bench.timing import machine, measuring, milliseconds, spread
+from ld_agent.evaluation.bench.timing import machine, milliseconds, spread
 from ld_agent.files import shipped_path
 from ld_agent.languages import language
 from ld_agent.memory.encoder import configured
@@ -20,6 +20,7 @@ from ld_agent.memory.index.long_term import LongTermIndex
 from ld_agent.memory.index.passages import NO_VECTORS
 from ld_agent.memory.scoring import SCORERS
 from ld_agent.memory.topics import TopicExtractor
+from ld_agent.terminal import errors
 
 SIZES = (1_000, 10_000, 100_000)
 QUERIES, WARM_UP = 200, 5
@@ -41,7 +42,7 @@ def bench_recall(config: Config) -> dict[str, Any]:
     topics.extract(texts[:2])
     rows = []
     for size in SIZES:
-        with measuring(f"recall over {size:,} events"):
+        with errors.status(f"measuring recall over {size:,} events …"):
             rows.append({"events": size} | _search_times(config, encoder.dimension, size))
     fresh = [f"{text} ({n})" for n, text in enumerate(texts * 3)]
     return {

@@ -9,8 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from ld_agent.errors import ModelError
-from ld_agent.terminal import errors
 
 PACKAGES = ("ld_agent", "torch", "transformers", "sentence-transformers", "spacy", "numpy")
 CALL = """
@@ -81,10 +79,3 @@ def machine() -> dict[str, Any]:
         **{name: version(name) for name in PACKAGES},
         "date": datetime.now(UTC).date().isoformat(),
     }
-
-
-@contextmanager
-def measuring(what: str) -> Iterator[None]:
-    """Say on a terminal what is being measured."""
-    with errors.status(f"measuring {what} …"):
-        yield

@@ -21,10 +21,11 @@ from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
 from ld_agent.errors import ConfigError
 from ld_agent.evaluation.bench.random_memory import START
-from ld_agent.evaluation.bench.timing import in_process, machine, measuring
+from ld_agent.evaluation.bench.timing import in_process, machine
 from ld_agent.files import shipped_path
 from ld_agent.modules.generator import render
 from ld_agent.modules.situation import Situation
+from ld_agent.terminal import errors
 from ld_agent.types import Recalled, Record, Utterance
 
 BATCH, LORA_R, LORA_ALPHA, LEARNING_RATE = 8, 8, 16, 5e-4
@@ -51,7 +52,7 @@ def bench_training(config: Config, steps: int = 8) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         settings = run_settings(config, Path(folder), steps)
         for name, dtype in DTYPES.items():
-            with measuring(f"the recipe {name}"):
+            with errors.status(f"measuring the recipe {name} …"):
                 chosen = settings | {"dtype": dtype}
                 figures[name] = in_process("training.recipes:measured", name, chosen, folder=root, threads=None)
     return _compared(figures, steps)

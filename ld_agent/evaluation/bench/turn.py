@@ -25,12 +25,12 @@ from ld_agent.backbones.weights import resolve_model
 from ld_agent.config import Config
 from ld_agent.evaluation.bench.random_memory import START, RandomMemory
 from ld_agent.evaluation.bench.recall import sample
-from ld_agent.evaluation.bench.timing import in_process, machine, measuring, peak_mb, spread
+from ld_agent.evaluation.bench.timing import in_process, machine, peak_mb, spread
 from ld_agent.memory.encoder import configured
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.generator import render
 from ld_agent.modules.situation import Situation
-from ld_agent.terminal import progress
+from ld_agent.terminal import errors, progress
 from ld_agent.types import Utterance
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
@@ -48,9 +48,9 @@ def bench_turn(config: Config) -> dict[str, Any]:
         grown = GrowingConversation(config, Path(folder) / "turn.db")
         row = grown.measured(EVENTS * SESSION)
         around = {"events": EVENTS, "median": row["turn_ms_median"], "p95": row["turn_ms_p95"], **row["steps_ms"]}
-        with measuring("generation"):
+        with errors.status("measuring generation …"):
             rates = _rates(config)
-        with measuring("memory of one adapter and of three"):
+        with errors.status("measuring memory of one adapter and of three …"):
             adapters = _adapter_memory(config, Path(folder))
     return {
         "turn_without_model_ms": around,

@@ -34,91 +34,65 @@ class Line:
     ours: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class FilledTable:
-    """A paper's table with our runs, and the notes under it."""
+    """A paper's table with our runs next to its figures.
 
-    table: PaperTable
-    lines: tuple[Line, ...]
-    notes: tuple[str, ...]
+    Args:
+        given: hashes of the runs assigned to a row by its label, see `row_named`; these runs appear nowhere else.
+
+    Attributes:
+        lines: the rows.
+        notes: what stands under the table.
+    """
+
+    def __init__(
+        self, table: PaperTable, collected: Collected, given: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        self.table, self._collected = table, collected
+        self._used: dict[str, Entry] = {}
+        self._judges: list[Judged] = []
+        by_row: dict[int, set[str]] = {}
+        for label, hashes in (given or {}).items():
+            by_row.setdefault(row_named(table, label), set()).update(hashes)
+        taken = set().union(*by_row.values())
+        if absent := taken - {run.hash for run in collected.runs}:
+            why = "; ".join(collected.left_out) or "give --from a folder that holds them"
+            raise InputError(f"{len(absent)} of the runs given to rows are not in the folder or cannot be taken: {why}")
+        self.lines: list[Line] = []
+        for number, row in enumerate(table.rows):
+            if isinstance(row, str):
+                self.lines.append(Line(row))
+            elif isinstance(row, PaperRow):
+                self.lines.append(Line(f"{table.paper}: {row.label}", row.values))
+            else:
+                fitting = [run for run in collected.runs if run.hash in by_row.get(number, ())]
+                if not fitting and not row.adapter_of:
+                    fitting = [run for run in collected.runs if run.hash not in taken and run.matches(row.where)]
+                self.lines += self._ours(row, fitting)
+        self.notes = self._notes()
 
     @property
     def filled(self) -> int:
         """Number of our cells that contain a figure."""
         return sum(1 for line in self.lines if line.ours for cell in line.cells if cell)
 
+    def markdown(self) -> str:
+        """The table in Markdown: the paper's rows plain, ours in bold."""
+        table, heads = self.table, [column.head for column in self.table.columns]
+        out = [f"### {table.paper}, {table.number}: {table.title}", ""]
+        out += [_piped(["", *heads]), _piped(["---", *("---:" for _ in heads)])]
+        for line in self.lines:
+            label = _escaped(line.label)
+            cells = line.cells or ("",) * len(heads)
+            if line.ours:
+                out.append(_piped([f"**{label}**", *(f"**{cell}**" if cell else "" for cell in cells)]))
+            else:
+                out.append(_piped([label if line.cells else f"*{label}*", *cells]))
+        return "\n".join([*out, "", *(f"- {_escaped(note)}" for note in self.notes)]) + "\n"
 
-def fill(table: PaperTable, collected: Collected, given: Mapping[str, Sequence[str]] | None = None) -> FilledTable:
-    """Put runs next to a paper's figures.
-
-    Args:
-        given: hashes of the runs assigned to a row by its label, see `row_named`; these runs appear nowhere else.
-    """
-    by_row: dict[int, set[str]] = {}
-    for label, hashes in (given or {}).items():
-        by_row.setdefault(row_named(table, label), set()).update(hashes)
-    taken = set().union(*by_row.values())
-    if absent := taken - {run.hash for run in collected.runs}:
-        why = "; ".join(collected.left_out) or "give --from a folder that holds them"
-        raise InputError(f"{len(absent)} of the runs given to rows are not in the folder or cannot be taken: {why}")
-    filling = _Filling(table, collected)
-    lines: list[Line] = []
-    for number, row in enumerate(table.rows):
-        if isinstance(row, str):
-            lines.append(Line(row))
-        elif isinstance(row, PaperRow):
-            lines.append(Line(f"{table.paper}: {row.label}", row.values))
-        else:
-            fitting = [run for run in collected.runs if run.hash in by_row.get(number, ())]
-            if not fitting and not row.adapter_of:
-                fitting = [run for run in collected.runs if run.hash not in taken and run.matches(row.where)]
-            lines += filling.lines(row, fitting)
-    return FilledTable(table, tuple(lines), tuple(filling.notes()))
-
-
-def row_named(table: PaperTable, label: str) -> int:
-    """Return the index of our row with a label, "section/label" if several have it."""
-    matching, count = [], Counter(row.label for _, row in table.our_rows)
-    for number, row in table.our_rows:
-        spellings = {row.label, row.label.removesuffix(" ({backbone})")}
-        if label in spellings | {f"{row.section}/{spelling}" for spelling in spellings}:
-            matching.append(number)
-    if len(matching) != 1:
-        rows = [row for _, row in table.our_rows]
-        names = [row.label if count[row.label] == 1 else f"{row.section}/{row.label}" for row in rows]
-        raise InputError(
-            f"{label!r} is {'no row' if not matching else 'several rows'} of {table.name}: {'; '.join(names)}"
-        )
-    return matching[0]
-
-
-def markdown(filled: FilledTable) -> str:
-    """The table in Markdown: the paper's rows plain, ours in bold."""
-    table = filled.table
-    heads = [column.head for column in table.columns]
-    out = [f"### {table.paper}, {table.number}: {table.title}", ""]
-    out += [_piped(["", *heads]), _piped(["---", *("---:" for _ in heads)])]
-    for line in filled.lines:
-        label = _escaped(line.label)
-        cells = line.cells or ("",) * len(heads)
-        if line.ours:
-            out.append(_piped([f"**{label}**", *(f"**{cell}**" if cell else "" for cell in cells)]))
-        else:
-            out.append(_piped([label if line.cells else f"*{label}*", *cells]))
-    return "\n".join([*out, "", *(f"- {_escaped(note)}" for note in filled.notes)]) + "\n"
-
-
-class _Filling:
-    """One table while it is filled: the runs and verdicts that stand in it so far."""
-
-    def __init__(self, table: PaperTable, collected: Collected) -> None:
-        self._table, self._collected = table, collected
-        self._used: dict[str, Entry] = {}
-        self._judges: list[Judged] = []
-
-    def lines(self, row: OurRow, fitting: Sequence[Entry]) -> list[Line]:
+    def _ours(self, row: OurRow, fitting: Sequence[Entry]) -> list[Line]:
         """The lines of a row, one for each system of its runs."""
-        columns = self._table.columns
+        columns = self.table.columns
         groups: dict[tuple[str, str], Group] = {}
         for run in fitting:
             system = (
@@ -182,11 +156,9 @@ class _Filling:
                 return "/".join(f"{100 * (judged.share(value) or 0):.0f}%" for value in values), [judged]
         return "", []
 
-    # ---- notes
-
-    def notes(self) -> list[str]:
+    def _notes(self) -> list[str]:
         """What stands under the table."""
-        table, used = self._table, list(self._used.values())
+        table, used = self.table, list(self._used.values())
         printed = "; ".join(f"{key}: {value}" for key, value in table.setting.items())
         notes = [f"What differs. The paper: {printed}.", *dict.fromkeys(run.note for run in used)]
         notes += [f"{MARK} Run {run.name}: {note}." for run in used if (note := footnote(run.fallbacks))]
@@ -206,6 +178,22 @@ class _Filling:
             if isinstance(run, TableRun) and run.hash not in self._used and run.facts["task"] in tasks:
                 notes.append(f"Fits no cell: run {run.name} ({run.folder}); --plan has the commands of those that fit.")
         return notes + [f"Left out: {reason}." for reason in self._collected.left_out]
+
+
+def row_named(table: PaperTable, label: str) -> int:
+    """Return the index of our row with a label, "section/label" if several have it."""
+    matching, count = [], Counter(row.label for _, row in table.our_rows)
+    for number, row in table.our_rows:
+        spellings = {row.label, row.label.removesuffix(" ({backbone})")}
+        if label in spellings | {f"{row.section}/{spelling}" for spelling in spellings}:
+            matching.append(number)
+    if len(matching) != 1:
+        rows = [row for _, row in table.our_rows]
+        names = [row.label if count[row.label] == 1 else f"{row.section}/{row.label}" for row in rows]
+        raise InputError(
+            f"{label!r} is {'no row' if not matching else 'several rows'} of {table.name}: {'; '.join(names)}"
+        )
+    return matching[0]
 
 
 def _joined(standing: Sequence[tuple[Group, tuple[str, ...]]]) -> list[tuple[Group, tuple[str, ...]]]:

@@ -15,13 +15,13 @@ from typing import Any
 
 from ld_agent.agent import Agent, Conversation
 from ld_agent.config import Config
-from ld_agent.datasets.base import Episode
+from ld_agent.datasets import Episode, load_episodes
 from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import InputError
 from ld_agent.evaluation.judging.agreement import agreement
 from ld_agent.evaluation.judging.form import write_page
 from ld_agent.evaluation.metrics import Measure, shares
-from ld_agent.evaluation.played import PlayedTask, spoken_episodes
+from ld_agent.evaluation.played import PlayedTask
 from ld_agent.evaluation.run_files import Prediction, Run
 from ld_agent.evaluation.tasks.memory_quality import REWRITTEN, sentences_of, standing
 from ld_agent.memory.quotes import LED_UP
@@ -43,7 +43,9 @@ class TruthTask(PlayedTask):
     name = "truth"
 
     def __init__(self, data: Path, config: Config, limit: int | None = None, **options: Any) -> None:
-        episodes = spoken_episodes(data, limit)
+        episodes = {e.id: e for e in load_episodes(data, limit=limit)}
+        if not episodes:
+            raise InputError(f"{data} has no conversation; give one that ld-agent run can play")
         super().__init__(episodes, dict.fromkeys(episodes, ("",)), {})
 
     def measured(self, agent: Agent, conversation: Conversation, episode: Episode) -> tuple[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ from ld_agent.cli.options import BertModel, Configs, Json, Lenient, Limit, On, O
 from ld_agent.cli.show import console, figure, figures_table, plain, say
 from ld_agent.config import Config, greedy_config
 from ld_agent.errors import InputError
-from ld_agent.evaluation.tasks.registry import TASKS, Option, TaskEntry, task_entry
+from ld_agent.evaluation.tasks.registry import TASKS, Option, TaskEntry
 from ld_agent.files import check_output, write_json
 from ld_agent.program import lenient, print_json
 
@@ -207,9 +207,9 @@ def _show(results: Sequence[dict[str, Any]], compared: Sequence[dict[str, Any]])
 def _figures(result: dict[str, Any]) -> tuple[list[str], list[list[RenderableType]]]:
     """The heads and rows of a run's table."""
     sessions, intervals = result.get("by_session", {}), result["intervals"]
-    every = [key for key, value in result.items() if type(value) in (int, float) or key in intervals]
+    measured = [key for key, value in result.items() if type(value) in (int, float) or key in intervals]
     rows: list[list[RenderableType]] = []
-    for name in task_entry(result["task"]).shown or [key for key in every if key not in FRAME]:
+    for name in [key for key in measured if key not in FRAME]:
         by_session = (figure(figures.get(name)) for figures in sessions.values())
         rows.append([plain(name), figure(result.get(name)), _between(intervals.get(name)), *by_session])
     return ["", "all", "95 % interval", *(f"session {n}" for n in sessions)], rows

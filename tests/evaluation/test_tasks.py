@@ -46,7 +46,7 @@ class Echo(Task):
 
 
 def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
-    return {"length": mean(float(len(p.text)) for p in predictions), "hidden": mean(0.0 for _ in predictions)}
+    return {"length": mean(float(len(p.text)) for p in predictions)}
 
 
 def figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
@@ -64,7 +64,6 @@ def test_one_entry_is_all_that_another_task_needs(
         data="Lines.",
         help="Say lines again.",
         options=(Option("--times", "How often.", 1), Option("--loud", "In capitals.", default=False)),
-        shown=("length",),
     )
     monkeypatch.setitem(sys.modules, "ld_agent.evaluation.tasks.echo", sys.modules[__name__])
     monkeypatch.setitem(cast(dict[str, TaskEntry], TASKS), "echo", entry)
@@ -77,9 +76,7 @@ def test_one_entry_is_all_that_another_task_needs(
     found = json.loads(ran.out)
     assert (ran.code, found["task"], found["length"], found["lines"], found["loud"]) == (0, "echo", 6, 2, {"yes": 2})
     assert found["intervals"]["length"] == [4, 8]
-    shown = command_line(*given).out
-    assert "length" in shown
-    assert "hidden" not in shown
+    assert "length" in command_line(*given).out
     assert json.loads(command_line("eval", "score", tmp_path / "run", "--json").out) == found
     assert "--times" in command_line("eval", "echo", "--help").out
     assert command_line("eval", "echo", data, "--times", "0").code == 2

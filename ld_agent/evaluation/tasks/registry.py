@@ -53,7 +53,6 @@ class TaskEntry:
         data: describes the argument DATA.
         help: the command's help.
         options: options of this task alone.
-        shown: the names to print, in order; none: all.
     """
 
     name: str
@@ -61,7 +60,6 @@ class TaskEntry:
     data: str = "Recorded conversations, of any corpus."
     help: str = ""
     options: tuple[Option, ...] = ()
-    shown: tuple[str, ...] = ()
 
     def make(self, data: Path, config: Config, limit: int | None = None, **options: Any) -> Task:
         """The task over the first ``limit`` (None: all) episodes, dialogues or samples of a file; the help of each option says
@@ -229,7 +227,6 @@ TASKS: Mapping[str, TaskEntry] = {
             data="A LoCoMo file, or conversations with questions.",
             help=RETRIEVAL,
             options=(Option("--records", RECORDS, ""),),
-            shown=("recall_any@1", "recall_any@3", "recall_any@5", "recall_all@5", "mrr"),
         ),
         TaskEntry(
             "truth",

@@ -21,7 +21,6 @@ SLOW = (
     # whole tuning runs, and replays for their data
     "tests/training/test_build.py",
     "tests/training/test_bench.py",
-    "tests/training/test_going_on.py",
     "tests/training/test_settings.py::test_a_dry_run",
     "tests/training/test_settings.py::test_the_commands",
     "tests/training/test_settings.py::test_two_processes",
@@ -30,7 +29,7 @@ SLOW = (
     "tests/training/test_reader_rows.py",
     # the embedded model, served or beside transformers
     "tests/backbones/test_endpoint_served.py",
-    "tests/backbones/test_gguf_lora.py",
+    "tests/backbones/test_adapter_export.py",
     "tests/backbones/test_llama.py",
     "tests/backbones/test_local",
     "tests/backbones/test_weights.py",

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
-from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,6 @@ from ld_agent.errors import ConfigError
 from training.settings import TrainingSettings
 
 WEIGHTS = "adapter_model.safetensors"
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def with_lora(model: Any, settings: TrainingSettings) -> Any:
@@ -31,7 +28,6 @@ def with_lora(model: Any, settings: TrainingSettings) -> Any:
     from peft import get_peft_model
 
     adapted = get_peft_model(model, lora_config(model, settings))
-    adapted.peft_config["default"].base_model_name_or_path = settings.model
     if settings.adapter is not None:
         _start_from(settings.adapter, adapted)
     return adapted
@@ -46,13 +42,13 @@ def lora_config(model: Any, settings: TrainingSettings) -> Any:
     from peft import LoraConfig
 
     targets = settings.lora_target_modules
-    names = linear_names(model)
-    missing = [name for name in targets or () if not any(path.endswith(f".{name}") or path == name for path in names)]
-    if missing:
-        known = sorted({path.rpartition(".")[2] for path in names})
-        raise ConfigError(
-            f"lora_target_modules names {missing[0]!r}, which {settings.model} does not have; it has {', '.join(known)}"
-        )
+    linear = [path for path, m in model.named_modules() if isinstance(m, nn.Linear) or type(m).__name__ == "Conv1D"]
+    for name in targets or ():
+        if not any(path.endswith(f".{name}") or path == name for path in linear):
+            known = ", ".join(sorted({path.rpartition(".")[2] for path in linear}))
+            raise ConfigError(
+                f"lora_target_modules names {name!r}, which {settings.model} does not have; it has {known}"
+            )
     torch.manual_seed(settings.seed)
     return LoraConfig(
         r=settings.lora_r,
@@ -93,43 +89,15 @@ def _start_from(reference: str, adapted: Any) -> None:
         )
 
 
-def linear_names(model: nn.Module) -> list[str]:
-    """Paths of the linear modules."""
-    return [
-        path
-        for path, module in model.named_modules()
-        if isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D"
-    ]
-
-
-def save_adapter(model: Any, folder: Path, *, dtype: str, files: Mapping[str, str]) -> None:
-    """Write the adapter into a folder, with further text files; ``adapter_config.json`` is written last and marks
-    completion.
-
-    Args:
-        model: a PEFT model, unwrapped.
-        files: contents by name.
-    """
+def save_adapter(model: Any, folder: Path, settings: TrainingSettings, card: str) -> None:
+    """Write the adapter of a PEFT model into a folder; ``adapter_config.json`` is written last and marks completion."""
     temporary = folder / ".adapter"
     shutil.rmtree(temporary, ignore_errors=True)
-    factors = {name: tensor for name, tensor in model.state_dict().items() if "lora_" in name}
-    write_factors(model, {name: tensor.to(DTYPES[dtype]) for name, tensor in factors.items()}, temporary)
-    for name, content in files.items():
-        (temporary / name).write_text(content, encoding="utf-8")
+    dtype = getattr(torch, settings.adapter_dtype)
+    factors = {name: tensor.to(dtype) for name, tensor in model.state_dict().items() if "lora_" in name}
+    model.peft_config["default"].base_model_name_or_path = settings.model
+    model.save_pretrained(str(temporary), state_dict=factors, save_embedding_layers=False)
+    (temporary / "README.md").write_text(card, encoding="utf-8")
     for file in sorted(temporary.iterdir(), key=lambda f: f.name == "adapter_config.json"):
         os.replace(file, folder / file.name)
     temporary.rmdir()
-
-
-def write_factors(model: Any, weights: Mapping[str, torch.Tensor], folder: Path) -> None:
-    """Write PEFT's two files of an adapter: its configuration, and those of the weights that are LoRA factors."""
-    from safetensors.torch import save_file
-
-    folder.mkdir(parents=True, exist_ok=True)
-    named = {name.replace(".default.", "."): weight for name, weight in weights.items() if "lora_" in name}
-    save_file(
-        {name: weight.detach().contiguous() for name, weight in named.items()}, folder / WEIGHTS, {"format": "pt"}
-    )
-    config = copy(model.peft_config["default"])
-    config.inference_mode = True
-    config.save_pretrained(str(folder))

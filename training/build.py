@@ -24,8 +24,7 @@ from ld_agent.modules.registry import TUNED
 from ld_agent.program import lenient
 from ld_agent.running.on_ray import check_not_launched
 from training.command import Lenient, run_command
-from training.row_building import BuildRequest, held_out, origin
-from training.rows import write_rows
+from training.rows import BuildRequest, held_out, origin, write_rows
 
 Values = dict[str, Any]
 WIDTH = 16
@@ -69,8 +68,8 @@ def build(
         [out, *([eval_out] if eval_out else [])], [*map(str, sources), *([config] if config else [])], overwrite
     )
     held_out = eval_share if eval_out is not None else 0.0
-    how: Values = {"limit": limit, "held_out": held_out, "overwrite": overwrite, "longest": longest, "width": width}
-    request = BuildRequest(sources, load_config(config, overrides or []), out, **how)
+    how: Values = {"limit": limit, "held_out": held_out, "longest": longest, "width": width}
+    request = BuildRequest(sources, load_config(config, overrides or []), **how)
     built_from = {"module": module, "sources": [source.name for source in sources]}
     with lenient(skip_bad):
         rows = [row | built_from for row in resolve_name(TUNED[module].rows)(request)]

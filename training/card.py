@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from ld_agent.backbones.weights import file_sha256, resolve_model
 from ld_agent.modules.registry import TUNED
-from training.rows import SCENES
+from training.rows import SCENES, RowFile
 from training.settings import TrainingSettings
 
 PUBLISHED = {
@@ -53,30 +52,36 @@ The {module}'s of `ld_agent/languages/en/prompts`, made by `python -m training.b
 
 def card(
     settings: TrainingSettings,
-    module: str,
     run: dict[str, Any],
     *,
     state: Any,
+    data: RowFile,
     rows: int,
-    corpora: Sequence[str],
-    sources: Sequence[str],
     seconds: float,
     command: str,
 ) -> str:
     """Return the card as Markdown with front matter for the hub.
 
     Args:
+        run: the run's description (`training.run_folder.description`).
+        state: the trainer's.
+        data: the training file, after it was read.
         rows: number of training rows.
-        corpora, sources: formats and files of the data that they were built from.
     """
+    digests, module = run["data_sha256"], run["module"]
     table = [
         ("base", f"`{settings.model}`"),
-        *((f"sha256 of its {name}", f"`{digest}`") for name, digest in base_sha256(settings).items()),
-        ("training rows", f"{rows}, `{_name(settings.train_file)}`, sha256 `{run['data_sha256']['train']}`"),
-        *_validation(settings, run),
-        *_data(corpora, sources),
+        *((f"sha256 of its {name}", f"`{digest}`") for name, digest in _base_sha256(settings).items()),
+        ("training rows", f"{rows}, `{data.path.name}`, sha256 `{digests['train']}`"),
+    ]
+    if settings.eval_file is not None:
+        table.append(("validation rows", f"`{Path(settings.eval_file).name}`, sha256 `{digests['eval']}`"))
+    if data.sources:
+        table.append(("built from", ", ".join(f"`{source}`" for source in data.sources)))
+    table += [
+        *(("data", _terms(corpus)) for corpus in data.corpora),
         ("steps", f"{state.global_step} ({state.epoch or 0:.2f} epochs), {seconds / 60:.1f} minutes in the last start"),
-        *measured(state.log_history, state.best_global_step).items(),
+        *_measured(state),
         ("made with", ", ".join(f"{p} {version(p)}" for p in ("torch", "transformers", "peft"))),
     ]
     return CARD.format(
@@ -89,49 +94,32 @@ def card(
     )
 
 
-def _validation(settings: TrainingSettings, run: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    if settings.eval_file is not None:
-        yield "validation rows", f"`{_name(settings.eval_file)}`, sha256 `{run['data_sha256']['eval']}`"
+def _terms(corpus: str) -> str:
+    if corpus == SCENES:
+        return "scenes of this project"
+    terms = PUBLISHED.get(corpus)
+    return f"in the format `{corpus}`" + (
+        f"; the terms of the corpus published in it, if it is that: {terms}" if terms else ""
+    )
 
 
-def _data(corpora: Sequence[str], sources: Sequence[str]) -> Iterator[tuple[str, str]]:
-    if sources:
-        yield "built from", ", ".join(f"`{source}`" for source in sources)
-    for name in corpora:
-        terms = (
-            f"; the terms of the corpus published in it, if it is that: {PUBLISHED[name]}" if name in PUBLISHED else ""
-        )
-        yield "data", "scenes of this project" if name == SCENES else f"in the format `{name}`{terms}"
-
-
-def measured(history: list[dict[str, Any]], kept: int | None = None) -> dict[str, str]:
-    """The results from a run's log, by name.
-
-    Args:
-        kept: step of the saved checkpoint; None: that with the lowest validation loss.
-    """
-    facts = {}
-    losses = [entry["loss"] for entry in history if "loss" in entry]
-    evaluations = [(entry["eval_loss"], entry["step"]) for entry in history if "eval_loss" in entry]
-    speeds = [entry["tokens_per_second"] for entry in history if "tokens_per_second" in entry]
+def _measured(state: Any) -> Iterator[tuple[str, str]]:
+    """The results from a trainer's state: of its checkpoint that was kept, the validation loss."""
+    losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
+    speeds = [entry["train_tokens_per_second"] for entry in state.log_history if "train_tokens_per_second" in entry]
     if losses:
-        facts["training loss, first and last logged"] = f"{losses[0]:.4f}, {losses[-1]:.4f} nats a token"
-    if evaluations:
-        best, step = next((entry for entry in evaluations if entry[1] == kept), min(evaluations))
-        facts["validation loss"] = f"{best:.4f} nats a token at step {step} (perplexity {math.exp(best):.2f})"
+        yield "training loss, first and last logged", f"{losses[0]:.4f}, {losses[-1]:.4f} nats a token"
+    if state.best_metric is not None:
+        best = f"{state.best_metric:.4f} nats a token at step {state.best_global_step}"
+        yield "validation loss", f"{best} (perplexity {math.exp(state.best_metric):.2f})"
     if speeds:
-        facts["speed"] = f"{statistics.median(speeds):.0f} tokens/s, prompts and padding included"
-    return facts
+        yield "speed", f"{speeds[-1]:.0f} tokens/s, prompts and padding included"
 
 
-def base_sha256(settings: TrainingSettings) -> dict[str, str]:
-    """Return the digests of the base's weights: the configured one, or those of the loaded files."""
+def _base_sha256(settings: TrainingSettings) -> dict[str, str]:
+    """The digests of the base's weights: the configured one, or those of the loaded files."""
     if settings.sha256 is not None:
         return {"weights": settings.sha256.lower()}
     source = resolve_model(settings.model)
-    files = sorted(source.glob("*.safetensors")) if isinstance(source, Path) else []
-    return {file.name: file_sha256(file) for file in files if file.name.startswith("model")}
-
-
-def _name(path: str | None) -> str:
-    return Path(path).name if path is not None else ""
+    files = sorted(source.glob("model*.safetensors")) if isinstance(source, Path) else []
+    return {file.name: file_sha256(file) for file in files}

@@ -30,17 +30,13 @@ from ld_agent.datasets import AnnotatedUtterance, load_annotated_utterances, loa
 from ld_agent.languages import ENGLISH
 from ld_agent.text import SENTENCE_END, stems_of
 from training.command import run_command
-from training.memory_relations import second_person
-from training.memory_sources import people_of
-from training.passages import every_passage
+from training.persons import second_person, third_person
 from training.reader import of_annotations, of_passages, of_relations, of_scenes
-from training.third_person import third_person
+from training.talks import PEOPLE, people_of
+from training.texts import blocks, every_passage
 
 SUPPORTED, ENDED, UNSAID = LABELS  # as words
 Row = tuple[Pair, str]
-NAMES = (
-    "Lena Tunde Maya Carla Igor Joan Mei Paul Rita Hugo Asha Dan Bea Oskar Noor Sofia Nell Ravi Ines Sam Alex Robin User User"
-).split()
 MARKS = {"+": SUPPORTED, "*": SUPPORTED, "-": UNSAID, "!": ENDED}
 WRITTEN = Path("data/training/claims")
 PUBLIC = {"entailment": SUPPORTED, "neutral": UNSAID, "contradiction": ENDED}
@@ -88,7 +84,7 @@ def msc_rows(path: Path, rng: random.Random) -> Iterator[Row]:
 
 
 def _session_rows(said: Sequence[AnnotatedUtterance], rng: random.Random) -> Iterator[Row]:
-    names = dict(zip(dict.fromkeys(u.speaker for u in said), rng.sample(NAMES[:-1], 2), strict=False))
+    names = dict(zip(dict.fromkeys(u.speaker for u in said), rng.sample(PEOPLE, 2), strict=False))
     traits = [(n, trait) for n, u in enumerate(said) for trait in u.traits]
     for n, trait in traits:
         me = names[said[n].speaker]
@@ -127,7 +123,7 @@ def summary_rows(path: Path, rng: random.Random) -> Iterator[Row]:
     dialogues = load_dialogues(path)
     for dialogue in dialogues:
         speakers = list(dict.fromkeys(turn.speaker for turn in dialogue.turns))
-        names = dict(zip(speakers, rng.sample(NAMES[:-1], len(speakers)), strict=True))
+        names = dict(zip(speakers, rng.sample(PEOPLE, len(speakers)), strict=True))
         lines = tuple((names[turn.speaker], turn.text) for turn in dialogue.turns)
         for sentence in SENTENCE_END.split(dialogue.summaries[0]):
             told = _renamed(sentence, names)
@@ -204,8 +200,7 @@ def lasting_rows(path: Path, question: Lines = LASTING) -> Iterator[Row]:
 def told_rows(path: Path) -> Iterator[Row]:
     """Sentences of chats, and whether they last. What does stands under its line ("= I have a dog. | I live in Oslo."): of such a
     line, the sentences that have most of its words."""
-    for chat in re.split(r"\n\s*\n", path.read_text(encoding="utf-8")):
-        lines = [line for line in chat.splitlines() if line and line[0] != "#"]
+    for lines in blocks(path):
         for line, below in zip(lines, [*lines[1:], ""], strict=False):
             if line.startswith("= "):
                 continue
@@ -233,30 +228,23 @@ def asked_rows(path: Path, sources: Sequence[Path], rng: random.Random) -> Itera
             yield from (((ASKED, text), UNSAID) for text in rng.sample(texts, min(len(texts), OTHERS)))
 
 
-def extracted_rows(path: Path) -> Iterator[Row]:
-    """Blocks as those of `handwritten_rows`, of claims that the extractor made: + also says that a true one lasts, * that it does
-    not."""
-    for row, mark in _marked(path):
-        yield row, MARKS[mark]
-        if mark in "+*":
-            yield (LASTING, row[1].partition(": ")[2]), SUPPORTED if mark == "+" else UNSAID
+def claim_rows(path: Path, lasting: bool = False) -> Iterator[Row]:
+    """Blocks of lines and of claims marked + (supported), - (unsaid) or ! (ended).
 
-
-def handwritten_rows(path: Path) -> Iterator[Row]:
-    """Blocks of lines and of claims marked + (supported), - (unsaid) or ! (ended)."""
-    for row, mark in _marked(path):
-        yield row, MARKS[mark]
-
-
-def _marked(path: Path) -> Iterator[tuple[Pair, str]]:
-    for block in re.split(r"\n\s*\n", path.read_text(encoding="utf-8")):
+    Args:
+        lasting: of claims that the extractor made, + also says that a true one lasts, * that it does not.
+    """
+    for block in blocks(path):
         lines: list[tuple[str, str]] = []
-        for line in filter(None, map(str.strip, block.splitlines())):
-            if line[0] in MARKS and line[1] == " ":
-                yield (tuple(lines), line[2:]), line[0]
-            else:
+        for line in map(str.strip, block):
+            mark, claim = line[0], line[2:]
+            if mark not in MARKS or line[1] != " ":
                 speaker, _, text = line.partition(": ")
                 lines.append((speaker, text))
+                continue
+            yield (tuple(lines), claim), MARKS[mark]
+            if lasting and mark in "+*":
+                yield (LASTING, claim.partition(": ")[2]), SUPPORTED if mark == "+" else UNSAID
 
 
 class Rows(Dataset[dict[str, Any]]):
@@ -316,14 +304,12 @@ def tune(
     rows += list(answer_rows(msc or [], rng))
     rows = rng.sample(rows, min(limit or len(rows), len(rows)))
     apart: dict[Path, Callable[[Path], Iterator[Row]]] = {
-        claims / "extracted.txt": extracted_rows,
+        claims / "extracted.txt": partial(claim_rows, lasting=True),
         claims / "lasting.txt": lasting_rows,
-    }
-    apart |= {
         claims / "asked.txt": partial(asked_rows, sources=msc or [], rng=rng),
         claims.parent / "told.txt": told_rows,
     }
-    written = [row for path in sorted({*claims.glob("*.txt")} - {*apart}) for row in handwritten_rows(path)]
+    written = [row for path in sorted({*claims.glob("*.txt")} - {*apart}) for row in claim_rows(path)]
     written += list(yes_or_no_rows(written, rng))
     written = rng.sample(written, min(written_limit or len(written), len(written)))
     rows += (written + [row for path, read in apart.items() if path.exists() for row in read(path)]) * repeat

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -14,14 +14,8 @@ Lenient = Annotated[
 
 def run_command(function: Callable[..., Any], name: str) -> NoReturn:
     """Run a function as a Typer command with the arguments of this process, and exit."""
-    run_commands({"": function}, name)
-
-
-def run_commands(functions: Mapping[str, Callable[..., Any]], name: str) -> NoReturn:
-    """Run one of several functions, each a Typer command under its name, and exit."""
     from ld_agent.program import run_app
 
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    for command, function in functions.items():
-        app.command(command or None)(function)
-    run_app(app, f"python -m {name}", "interrupted; run the same command again to resume")
+    app.command()(function)
+    run_app(app, f"python -m {name}", "interrupted; run the same command again")

@@ -6,14 +6,16 @@ loses its oldest tokens after the template's opening, as in `LocalBackbone`; a t
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import Sampler
 
 from ld_agent.backbones.local.chat_tokens import ChatTokens, cut_left
+from ld_agent.backbones.local.likelihood import padded
 from ld_agent.errors import DataFileError
 from training.rows import Row
 
@@ -48,19 +50,6 @@ class Example:
         return len(self.prompt) + len(self.answer)
 
 
-class Examples(Dataset[Example]):
-    """Examples in the given order."""
-
-    def __init__(self, examples: Sequence[Example]) -> None:
-        self.examples = examples
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    def __getitem__(self, index: int) -> Example:
-        return self.examples[index]
-
-
 def encode(
     row: Row, tokens: ChatTokens, window: int, decoder_start: Sequence[int] | None, opening: int | None
 ) -> Example:
@@ -83,7 +72,8 @@ def encode(
         what = f"the target has {len(answer)} tokens, which leaves no room for a prompt within max_length={window}"
         raise DataFileError(row.path, row.line, f"{what}; raise max_length, or remove the row")
     spans = _further(row, tokens, ids) if decoder_start is None and len(ids) <= room else ()
-    return Example(cut_left(ids, head, room), answer, max(0, len(ids) - room), spans)
+    kept = cut_left(ids, head, room)  # four bytes a token: there may be millions
+    return Example(array("i", kept), array("i", answer), max(0, len(ids) - room), spans)
 
 
 def _further(row: Row, tokens: ChatTokens, ids: list[int]) -> tuple[tuple[int, int], ...]:
@@ -153,9 +143,3 @@ class LengthGrouped(Sampler[int]):
         last = [batches.pop()] if batches and len(batches[-1]) < size else []
         order = torch.randperm(len(batches), generator=generator).tolist()
         yield from (index for batch in [*(batches[n] for n in order), *last] for index in batch)
-
-
-def padded(rows: Sequence[Sequence[int]], padding: int) -> Tensor:
-    """Return rows of ids as one tensor (rows, longest), padded on the right."""
-    width = max(len(row) for row in rows)
-    return torch.tensor([[*row, *[padding] * (width - len(row))] for row in rows])

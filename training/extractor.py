@@ -6,13 +6,13 @@ python -m training.extractor -c configs/training/extractor.yaml [key=value ...] 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from training.row_building import BuildRequest
+from ld_agent.datasets import format_of, load_annotated_utterances
+from ld_agent.modules.base import Models
+from ld_agent.modules.extractor import Extractor
+from training.rows import BuildRequest, row_values
 from training.train import main
-
-if TYPE_CHECKING:
-    pass
 
 
 def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
@@ -21,11 +21,7 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
     Raises:
         InputError: no such file, or a corpus without annotated traits.
     """
-    from ld_agent.datasets import format_of, load_annotated_utterances
     from ld_agent.evaluation.tasks.extraction import joined
-    from ld_agent.modules.base import Models
-    from ld_agent.modules.extractor import Extractor
-    from training.rows import row_values
 
     extractor = Extractor(Models(request.config), request.config.modules.extractor.prompting)
     for source in request.sources:

@@ -12,19 +12,20 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from training.row_building import BuildRequest
+from ld_agent.backbones.base import Message
+from ld_agent.datasets import format_of, load_dialogues
+from ld_agent.datasets.dialogsum import named_dialogue
+from ld_agent.languages import ENGLISH
+from ld_agent.types import Utterance
+from training.rows import BuildRequest, row_values
 from training.talks import Facts, Talk, talks_of
+from training.texts import asked_about, lists
 from training.train import main
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ld_agent.backbones.base import Message
-    from ld_agent.types import Utterance
-
-Exchange = tuple["tuple[Message, ...]", str]
+Exchange = tuple[tuple[Message, ...], str]
 """A prompt and its answer."""
 SEED = 5
 RECORDS = 3  # of a session
@@ -38,8 +39,6 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
     Raises:
         InputError: no such file, or a corpus with neither traits nor summaries.
     """
-    from ld_agent.datasets import format_of
-    from training.rows import row_values
 
     rng = random.Random(SEED)
     for source in request.sources:
@@ -66,7 +65,6 @@ def _of_talks(source: Path, limit: int | None, rng: random.Random) -> Iterator[t
 
 def _records(talk: Talk, rng: random.Random) -> Iterator[Exchange]:
     """Records of some utterances (ECM, Table 18): the situation, and what was learned."""
-    from ld_agent.languages import ENGLISH
 
     numbers = rng.sample(range(len(talk.lines)), min(RECORDS, len(talk.lines)))
     for number in numbers:
@@ -105,8 +103,6 @@ def _record(talk: Talk, number: int, other: str, decide: bool) -> str:
 
 def _picks(talk: Talk, elsewhere: Sequence[str], rng: random.Random) -> Iterator[Exchange]:
     """Reflection on notes (ECM, Table 19) and the choice of topics (MemoChat), for one message."""
-    from ld_agent.languages import ENGLISH
-    from training.memory_relations import asked_about, lists
 
     facts = [fact for of_line in talk.facts for fact in of_line]
     traits = [trait for of_line in talk.traits for trait in of_line]
@@ -144,7 +140,6 @@ ASKING = frozenset(
 
 def _rewrites(talk: Talk, rng: random.Random) -> Iterator[Exchange]:
     """A memory rewritten after a session (LLM-Rsum, Table 1): the old facts and the session's, one line per person."""
-    from ld_agent.languages import ENGLISH
     from ld_agent.memory.views.memory_text import capped, memory_text
 
     if sum(map(len, talk.known().values())) < 3:
@@ -169,7 +164,6 @@ def _rewrites(talk: Talk, rng: random.Random) -> Iterator[Exchange]:
 
 def _portraits(talk: Talk) -> Iterator[Exchange]:
     """A portrait of a person, and a summary of dated notes (MemoryBank), from what they said."""
-    from ld_agent.languages import ENGLISH
 
     for person, facts in talk.known().items():
         if len(facts) >= 4:
@@ -191,9 +185,6 @@ def _portraits(talk: Talk) -> Iterator[Exchange]:
 
 def _of_dialogues(source: Path, limit: int | None, rng: random.Random) -> Iterator[tuple[str, int, Exchange]]:
     """Memos of one to three consecutive dialogues: their topics, lines and summaries."""
-    from ld_agent.datasets import load_dialogues
-    from ld_agent.datasets.dialogsum import named_dialogue
-    from ld_agent.languages import ENGLISH
     from ld_agent.memory.views.memochat import memo_prompt
 
     dialogues = [d for d in load_dialogues(source, limit=limit) if len({t.speaker for t in d.turns}) == 2 and d.topics]

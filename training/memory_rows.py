@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -19,23 +19,24 @@ from typing import Annotated, Any
 
 import typer
 
+from ld_agent.datasets import load_annotated_utterances
+from ld_agent.languages import ENGLISH
 from ld_agent.modules.generator import render
 from ld_agent.modules.situation import Situation
 from ld_agent.types import Utterance
 from training.command import run_command
-from training.memory_relations import led, lists
-from training.memory_sources import StatedTrait, people_of
 from training.reader import LEADS, NOW, Drawn, Line, Passage, of_annotations, of_relations, of_scenes
-from training.reply_rows import deciding, folded, telling_utterances
 from training.rows import SCENES, row_values, write_rows
+from training.talks import AGENTS, StatedTrait, people_of
+from training.texts import led, lists
 
-AGENTS = ("Sam", "Sam", "Sam", "Alex", "Robin", "Nova", "Kim", "Assistant")
+Row = dict[str, Any]
 BEGINNINGS = (*[""] * 7, "You told me that ", "You said ", "I remember, ", "If I remember right, ", "Yes, ")
 NOTED = 0.3
 """Share of passages that are known as traits instead of quoted."""
 
 
-def memory_rows(people: Sequence[Sequence[StatedTrait]], seed: int) -> Iterator[dict[str, Any]]:
+def memory_rows(people: Sequence[Sequence[StatedTrait]], seed: int) -> Iterator[Row]:
     """Rows of the reader's questions about scenes, relations and annotated traits, in random order; half have an answer."""
     rng = random.Random(seed)
     drawn = [*of_scenes(rng), *of_relations(rng, people), *of_annotations(rng, people)]
@@ -47,7 +48,7 @@ def memory_rows(people: Sequence[Sequence[StatedTrait]], seed: int) -> Iterator[
         yield _row(one, chosen[number - 1].passage, rng)
 
 
-def _row(one: Drawn, other: Passage, rng: random.Random) -> dict[str, Any]:
+def _row(one: Drawn, other: Passage, rng: random.Random) -> Row:
     agent = rng.choice([name for name in AGENTS if name != one.passage.asker])
     quoted, known = list[Line](), list[str]()
     for passage in rng.sample([one.passage, other], 2):
@@ -80,6 +81,41 @@ def _answer(one: Drawn, rng: random.Random) -> str:
     return begin + (one.answer[0].lower() if begin else one.answer[0].upper()) + one.answer[1:]
 
 
+def folded(rows: Iterable[Row]) -> list[Row]:
+    """One row a session: its last prompt, with the earlier replies in it as further targets.
+
+    Read once, it teaches as much as the rows of all its replies, since these share all but what is recalled.
+    """
+    last: dict[tuple[str, int], Row] = {}
+    for row in rows:
+        key = (row["episode"], row["session"])
+        if key not in last or row["turn"] > last[key]["turn"]:
+            last[key] = row
+    return [row | {"further": sum(m["role"] == "assistant" for m in row["messages"][:-1])} for row in last.values()]
+
+
+def deciding(rows: Sequence[Row], telling: Mapping[str, bool], count: int, rng: random.Random) -> list[Row]:
+    """Replies that also say whether what they answer is worth remembering, half of them "yes" where there are enough.
+
+    Args:
+        telling: by utterance, whether it reveals something lasting about its speaker.
+    """
+    steps = ENGLISH.prompt("conditional_reply").render()[0].content
+    sides: dict[bool, list[Row]] = {True: [], False: []}
+    for row in rows:
+        heard = telling.get(row["messages"][-2]["content"])
+        if heard is not None:
+            sides[heard].append(row)
+    chosen = []
+    for worth, side in sides.items():
+        for row in rng.sample(side, min(len(side), count // 2)):
+            system, *others, reply = row["messages"]
+            target = f"Reply: {reply['content']}\nRemember: {'yes' if worth else 'no'}"
+            messages = [system | {"content": f"{system['content']}\n\n{steps}"}, *others, reply | {"content": target}]
+            chosen.append(row | {"messages": messages, "further": 0})
+    return chosen
+
+
 def write_mixed_rows(
     sources: Annotated[list[Path], typer.Option("--from", help="Annotated MSC files.")],
     out: Annotated[Path, typer.Option("--out", help="The training file.")],
@@ -92,7 +128,8 @@ def write_mixed_rows(
     rows = [json.loads(line) for file in replies for line in file.read_text("utf-8").splitlines()]
     rng = random.Random(seed)
     mixed = list(islice(memory_rows(people_of(sources), seed), count))
-    mixed += [*folded(rows), *deciding(rows, telling_utterances(sources), decisions, rng)]
+    telling = {u.text: bool(u.traits) for source in sources for u in load_annotated_utterances(source)}
+    mixed += [*folded(rows), *deciding(rows, telling, decisions, rng)]
     rng.shuffle(mixed)
     typer.echo(f"{write_rows(out, mixed)} rows in {out}")
 

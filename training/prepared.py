@@ -1,12 +1,13 @@
-"""What a run starts from: the base, its tokenizer, and the rows as ids. Trains nothing."""
+"""What a run starts from: the base, its tokenizer, and the rows as ids; and what ``--dry-run`` shows of it. Trains nothing."""
 
 from __future__ import annotations
 
+import math
 import os
+import statistics
 import sys
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,20 +19,18 @@ if TYPE_CHECKING:
     from training.answers import AnswerLogits
     from training.examples import Example
 
+SHOWN = 3
+"""Rows that a dry run shows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The inputs of a run: a base, its tokenizer and the rows as ids.
-
-    Attributes:
-        train, evaluation: of `training.examples.Example`.
-        collator: makes batches of them.
-    """
+    """The inputs of a run: a base, its tokenizer and the rows as ids. ``collator`` makes batches of them."""
 
     model: Any
     tokenizer: Any
     train: Sequence[Example]
-    evaluation: list[Any] | None
+    evaluation: list[Example] | None
     collator: Any
 
 
@@ -56,47 +55,28 @@ def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequenc
         DataFileError: a target longer than the window; names file and line.
     """
     from ld_agent.backbones.local.chat_tokens import ChatTokens
-    from ld_agent.backbones.local.loading import context_window, decoder_start
+    from ld_agent.backbones.local.loading import context_window, decoder_start, load, padding_id
+    from ld_agent.backbones.weights import resolve_model
     from ld_agent.datasets.records import built
     from ld_agent.terminal import say
     from training.examples import Collator, encode
 
-    model, tokenizer = _base(settings)
-    seq2seq = bool(model.config.is_encoder_decoder)
-    window = min(settings.max_length or sys.maxsize, context_window(model.config, tokenizer))
-    start = decoder_start(model) if seq2seq else None
-    opening = model.generation_config.forced_bos_token_id if seq2seq else None
-    tokens = ChatTokens(tokenizer, seq2seq)
-
-    def encoded(of: Iterable[Row]) -> Iterator[Example]:
-        encode_one = partial(encode, tokens=tokens, window=window, decoder_start=start, opening=opening)
-        for example in built(of, encode_one):  # four bytes a token: there may be millions
-            yield replace(example, prompt=array("i", example.prompt), answer=array("i", example.answer))
-
-    train = list(encoded(rows))
-    held_out = None if evaluation is None else list(encoded(evaluation))
-    if is_first_process() and (cut := sum(example.cut > 0 for example in train)):
-        say(f"{cut} of {len(train)} prompts lose their beginning to max_length={window}")
-    padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
-    return Prepared(model, tokenizer, train, evaluation=held_out, collator=Collator(padding, start))
-
-
-def _base(settings: TrainingSettings) -> tuple[Any, Any]:
-    """Load the base and its tokenizer."""
-    from ld_agent.backbones.local.loading import load
-    from ld_agent.backbones.weights import resolve_model
-
     source = resolve_model(settings.model, settings.sha256)
-    model, tokenizer = load(
-        settings.model,
-        source,
-        dtype=settings.dtype,
-        device=_device(settings),
-        trust_remote_code=settings.trust_remote_code,
-    )
+    model, tokenizer = load(settings.model, source, settings.dtype, _device(settings), settings.trust_remote_code)
     if not any(True for _ in model.parameters()):
         raise ModelError(f"model {settings.model!r} has no weights; check the reference")
-    return model, tokenizer
+    seq2seq = bool(model.config.is_encoder_decoder)
+    window = min(settings.max_length or sys.maxsize, context_window(model.config, tokenizer))
+    start = decoder_start(model)
+    opening = model.generation_config.forced_bos_token_id if seq2seq else None
+    encode_one = partial(
+        encode, tokens=ChatTokens(tokenizer, seq2seq), window=window, decoder_start=start, opening=opening
+    )
+    train = list(built(rows, encode_one))
+    held_out = None if evaluation is None else list(built(evaluation, encode_one))
+    if is_first_process() and (cut := sum(example.cut > 0 for example in train)):
+        say(f"{cut} of {len(train)} prompts lose their beginning to max_length={window}")
+    return Prepared(model, tokenizer, train, evaluation=held_out, collator=Collator(padding_id(tokenizer), start))
 
 
 def adapted(prepared: Prepared, settings: TrainingSettings) -> tuple[Any, AnswerLogits]:
@@ -113,6 +93,38 @@ def adapted(prepared: Prepared, settings: TrainingSettings) -> tuple[Any, Answer
     model = with_lora(prepared.model, settings)
     quicken(model)
     return model, logits
+
+
+def show(settings: TrainingSettings, module: str) -> None:
+    """Print what a run with these settings would do: prompts as the model sees them, and counts of tokens.
+
+    Raises: as in `training.train.tune`.
+    """
+    from ld_agent.terminal import console, plain
+
+    prepared = prepare(settings, *rows_of(settings, module))
+    shown, train = partial(console.print, soft_wrap=True), prepared.train
+    for number, example in enumerate(train[:SHOWN], 1):
+        console.rule(f"row {number}: {len(example.prompt)} prompt tokens, {len(example.answer)} answer tokens")
+        shown(plain(prepared.tokenizer.decode(list(example.prompt), skip_special_tokens=False)))
+        console.rule("answer", style="dim")
+        shown(plain(prepared.tokenizer.decode(list(example.answer), skip_special_tokens=False)))
+    console.rule("tokens")
+    shown(_counts("prompt", [len(e.prompt) for e in train]))
+    shown(_counts("answer", [len(e.answer) for e in train]))
+    cut = sum(e.cut > 0 for e in train)
+    shown(f"{len(train)} rows, {sum(map(len, train))} tokens per epoch, {cut} prompts truncated")
+    batch = settings.per_device_train_batch_size * settings.gradient_accumulation_steps
+    by_epochs = math.ceil(settings.num_train_epochs * math.ceil(len(train) / batch))
+    steps = settings.max_steps if settings.max_steps > 0 else by_epochs
+    shown(f"{steps} steps of {batch} rows, {prepared.model.dtype} base {settings.model}")
+
+
+def _counts(what: str, numbers: Sequence[int]) -> str:
+    ordered = sorted(numbers)
+    percentile = ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
+    median = statistics.median(ordered)
+    return f"{what} tokens: min {ordered[0]}, median {median:.0f}, 95th percentile {percentile}, max {ordered[-1]}"
 
 
 def is_first_process() -> bool:

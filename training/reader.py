@@ -16,21 +16,20 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from training.memory_relations import Fact, asked_about, asked_back, led, lists, relations
-from training.memory_scenes import Scene, every_scene
-from training.memory_sources import StatedTrait, people_of
-from training.passages import every_passage
-from training.row_building import BuildRequest
+from ld_agent.datasets import format_of
+from ld_agent.languages import ENGLISH
+from ld_agent.modules.base import Models
+from ld_agent.modules.reader import Reader
+from ld_agent.modules.registry import NOT_SAID
+from ld_agent.types import Utterance
+from training.persons import asked_back
+from training.rows import SCENES, BuildRequest, row_values
+from training.talks import AGENTS, PEOPLE, StatedTrait, people_of
+from training.texts import Fact, Scene, asked_about, every_passage, every_scene, led, lists, relations
 from training.train import main
 
 SEED = 7
 NOW = datetime(2024, 6, 1, 18, tzinfo=UTC)
-AGENTS = ("Sam", "Sam", "Alex", "Robin", "Nova", "Kim", "Speaker 2", "Assistant")
-PEOPLE = (
-    *"Lena Tunde Maya Carla Igor Joan Mei Paul Rita Hugo Asha Dan Bea Oskar Noor Sofia".split(),
-    "User",
-    "Speaker 1",
-)
 LEADS = (*[""] * 9, "Quick question: ", "Hi again! ", "So, ", "By the way, ", "Tell me, ")
 MOST_MISSED = 0.3
 """Maximum share of an answer's new words in a passage that does not answer the question."""
@@ -100,13 +99,6 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
     Raises:
         InputError: no such file, a corpus without annotated traits, or one in which nobody told enough.
     """
-    from ld_agent.datasets import format_of
-    from ld_agent.modules.base import Models
-    from ld_agent.modules.reader import Reader
-    from ld_agent.modules.registry import NOT_SAID
-    from ld_agent.types import Utterance
-    from training.rows import SCENES, row_values
-
     rng = random.Random(SEED)
     reader = Reader(Models(request.config))
     people = people_of(request.sources)[: request.limit]
@@ -251,7 +243,6 @@ def _share(new: frozenset[str], text: str) -> float:
 
 
 def _stems(text: str) -> frozenset[str]:
-    from ld_agent.languages import ENGLISH
     from ld_agent.memory.index.lexical import stems
 
     return frozenset(stems(text, ENGLISH.reading))

@@ -8,20 +8,17 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import DataCollatorForSeq2Seq, Trainer, TrainerCallback, TrainingArguments
 
 from ld_agent.backbones.quiet import quiet_transformers
 from training.adapters import lora_config
-from training.curves import Curves
-from training.examples import IGNORED, Example
+from training.examples import Example
 from training.prepared import Prepared, adapted, prepare
 from training.rows import read_rows
 from training.settings import TrainingSettings
@@ -69,16 +66,17 @@ def ours(prepared: Prepared, settings: TrainingSettings) -> Trainer:
     """The recipe of `training.train`."""
     model, logits = adapted(prepared, settings)
     silent = settings.model_copy(update={"eval_file": None})
-    curves = Curves(Path(settings.output_dir))
-    collator, train = prepared.collator, prepared.train
-    return AnswerTrainer(model, silent, logits, collator=collator, train=train, evaluation=None, shown=curves)
+    return AnswerTrainer(model, silent, logits, replace(prepared, evaluation=None))
 
 
 def plain(prepared: Prepared, settings: TrainingSettings) -> Trainer:
     """PEFT and Trainer in float32: logits at all positions, batches in random order, padded to their longest."""
     from peft import get_peft_model
 
-    rows = [{"input_ids": [*e.prompt, *e.answer], "labels": e.labels} for e in prepared.train]
+    rows = [
+        {"input_ids": [*e.prompt, *e.answer], "attention_mask": [1] * len(e), "labels": e.labels}
+        for e in prepared.train
+    ]
     arguments = TrainingArguments(
         **{key: getattr(settings, key) for key in PASSED_ON if key != "use_cpu"},
         output_dir=settings.output_dir,
@@ -89,8 +87,9 @@ def plain(prepared: Prepared, settings: TrainingSettings) -> Trainer:
         dataloader_pin_memory=torch.cuda.is_available(),
     )
     model = get_peft_model(prepared.model, lora_config(prepared.model, settings))
-    padding = partial(_padded, padding=prepared.collator.padding_id)
-    return Trainer(model, arguments, train_dataset=rows, data_collator=padding)
+    tokenizer = prepared.tokenizer
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    return Trainer(model, arguments, train_dataset=rows, data_collator=DataCollatorForSeq2Seq(tokenizer))
 
 
 RECIPES: dict[str, Recipe] = {"ours": ours, "plain": plain}
@@ -104,17 +103,6 @@ def peak_bytes() -> int:
 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else 1024 * most
-
-
-def _padded(rows: Sequence[dict[str, list[int]]], padding: int) -> dict[str, Tensor]:
-    from torch.nn.utils.rnn import pad_sequence
-
-    values = {"input_ids": padding, "labels": IGNORED, "attention_mask": 0}
-    lists = [row | {"attention_mask": [1] * len(row["input_ids"])} for row in rows]
-    return {
-        key: pad_sequence([torch.tensor(row[key]) for row in lists], batch_first=True, padding_value=value)
-        for key, value in values.items()
-    }
 
 
 @torch.no_grad()

@@ -1,17 +1,19 @@
-"""Training rows: JSON lines of chat messages whose last one is the target. Reads and writes them; knows no tokens.
-
-A file is written atomically.
+"""Training rows: JSON lines of chat messages whose last one is the target. What is asked of a builder of rows, the choice of
+held-out episodes, and the files; knows no tokens.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ld_agent.backbones.base import Message
+from ld_agent.config import Config
 from ld_agent.datasets.records import Record, built, json_lines
 from ld_agent.errors import InputError
 from ld_agent.files import written_atomically
@@ -20,6 +22,26 @@ Role = Literal["system", "user", "assistant"]
 SCENES = "memory"
 """The corpus of rows that are made of the project's own texts."""
 ROLES: Mapping[str, Role] = {role: role for role in get_args(Role)}
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRequest:
+    """One call of ``training.build``. A row builder takes it and returns rows as dictionaries (`row_values`).
+
+    Attributes:
+        sources: corpus files.
+        limit: episodes, sessions or dialogues read of each.
+        held_out: share of episodes in the validation file.
+        longest: summarizer: also sessions of up to this many dialogues; 1: none.
+        width: generator: episodes side by side.
+    """
+
+    sources: Sequence[Path]
+    config: Config
+    limit: int | None = None
+    held_out: float = 0.0
+    longest: int = 1
+    width: int = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +77,7 @@ class RowFile(Iterable[Row]):
         kind: "training" or "evaluation", for messages.
 
     Attributes:
+        path: the file.
         corpora, sources: formats and files of the data that the rows read so far were built from, where they say it.
 
     Iterating raises:
@@ -66,10 +89,10 @@ class RowFile(Iterable[Row]):
     """
 
     def __init__(self, path: str | Path, module: str = "", kind: str = "training") -> None:
-        self._file, self._module, self._kind = Path(path), module, kind
+        self.path, self._module, self._kind = Path(path), module, kind
         self.corpora: dict[str, None] = {}
         self.sources: dict[str, None] = {}
-        if not self._file.is_file():
+        if not self.path.is_file():
             out = f"--out {path}" if kind == "training" else f"--out TRAIN --eval-out {path}"
             raise InputError(
                 f"no {kind} file {path}; make one with: python -m training.build {module or 'MODULE'} --from DATA {out}"
@@ -77,16 +100,16 @@ class RowFile(Iterable[Row]):
 
     def __iter__(self) -> Iterator[Row]:
         row = None
-        for row in built(json_lines(self._file), self._read):
+        for row in built(json_lines(self.path), self._read):
             yield row
         if row is None:
-            raise InputError(f"{self._file} holds no rows; build it again with: python -m training.build")
+            raise InputError(f"{self.path} holds no rows; build it again with: python -m training.build")
 
     def _read(self, record: Record) -> Row:
         module = record.values.get("module")
         if self._module and module not in (None, self._module):
             raise InputError(
-                f"{self._file}, line {record.line}: a row for the {module}, not for the {self._module}; build the "
+                f"{self.path}, line {record.line}: a row for the {module}, not for the {self._module}; build the "
                 f"{self._kind} file with: python -m training.build {self._module}"
             )
         row = _row(record)
@@ -130,3 +153,16 @@ def _row(record: Record) -> Row:
     further = record.integer("further") if "further" in record else 0
     *prompt, target = messages
     return Row(tuple(prompt), target.content, record.path, line=record.line or 0, further=further)
+
+
+def held_out(episodes: Sequence[str], share: float) -> frozenset[str]:
+    """Choose a share of episodes, at least one, by their names only: the same for every file and module."""
+    names = sorted(dict.fromkeys(map(origin, episodes)), key=lambda name: hashlib.sha256(name.encode()).digest())
+    if share and len(names) < 2:
+        raise InputError(f"{len(names)} episode cannot be split in two; give more data, or omit --eval-out")
+    return frozenset(names[: math.ceil(share * len(names))])
+
+
+def origin(episode: str) -> str:
+    """The conversation of an episode id; a repeated one ("valid_7#2") belongs to the first."""
+    return episode.partition("#")[0]

@@ -6,17 +6,17 @@ once it is done.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
-from ld_agent.errors import ConfigError, InputError
+from ld_agent.backbones.weights import file_sha256
+from ld_agent.errors import InputError
 from training.settings import TrainingSettings
 
 DONE, RUN = "adapter_config.json", "run.json"
-WRITTEN = (DONE, RUN, "adapter_model.safetensors", "README.md", "log.csv", ".log.csv", ".adapter")
+WRITTEN = (DONE, RUN, "adapter_model.safetensors", "README.md", "trainer_state.json", ".adapter")
 
 
 def description(settings: TrainingSettings, module: str) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def description(settings: TrainingSettings, module: str) -> dict[str, Any]:
     return {
         "module": module,
         "settings": settings.model_dump(mode="json", exclude={"output_dir"}),
-        "data_sha256": {name: _sha256(Path(path)) for name, path in files.items() if path is not None},
+        "data_sha256": {name: file_sha256(Path(path)) for name, path in files.items() if path is not None},
     }
 
 
@@ -72,6 +72,12 @@ def claim(folder: Path, run: dict[str, Any], overwrite: bool) -> None:
         raise InputError(f"output_dir={folder} cannot be written ({exc.strerror}); give a writable folder") from exc
 
 
+def last_checkpoint(folder: Path) -> str | None:
+    """The last complete checkpoint of a folder; an interrupted one lacks the trainer's state, which is written last."""
+    complete = (state.parent for state in folder.glob("checkpoint-*/trainer_state.json"))
+    return max(map(str, complete), key=lambda path: int(path.rpartition("-")[2]), default=None)
+
+
 def tidy(folder: Path) -> None:
     """Remove files that a finished adapter does not need."""
     for path in folder.glob("checkpoint-*"):
@@ -97,13 +103,3 @@ def _read(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) else None
-
-
-def _sha256(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as exc:
-        raise ConfigError(
-            f"no data file {path} ({exc.strerror}); build one with: python -m training.build MODULE --from DATA --out {path}"
-        ) from exc

@@ -9,19 +9,18 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from ld_agent.checks.enumerations import listed
+from ld_agent.datasets import format_of, load_dialogues
+from ld_agent.datasets.dialogsum import Dialogue, named_dialogue
 from ld_agent.languages import ENGLISH
-from training.row_building import BuildRequest, held_out, origin
+from ld_agent.modules.base import Models
+from ld_agent.types import Session
+from training.rows import BuildRequest, held_out, origin, row_values
 from training.talks import Talk, talks_of
 from training.train import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ld_agent.datasets.dialogsum import Dialogue
-    from ld_agent.types import Session
 
 SEED = 7
 FEWEST_FACTS, MOST_FACTS = 3, 5
@@ -34,11 +33,8 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
     Raises:
         InputError: no such file, or a corpus with neither summaries nor traits.
     """
-    from ld_agent.datasets import format_of
     from ld_agent.memory.encoder import configured
-    from ld_agent.modules.base import Models
     from ld_agent.modules.summarizer import Summarizer
-    from training.rows import row_values
 
     settings = request.config.encoder
     encoder = configured(settings)
@@ -62,9 +58,6 @@ def _of_dialogues(sources: Sequence[Path], request: BuildRequest) -> Iterator[tu
     """One row per reference; the corpus's tags are names on both sides. None of the dialogues that are held out is joined with
     one that is not; see `joined`.
     """
-    from ld_agent.datasets import load_dialogues
-    from ld_agent.datasets.dialogsum import named_dialogue
-
     dialogues = [d for source in sources for d in load_dialogues(source, limit=request.limit)]
     apart = held_out([dialogue.id for dialogue in dialogues], request.held_out)
     sides = [[d for d in dialogues if (origin(d.id) in apart) is there] for there in (False, True)]

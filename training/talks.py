@@ -1,23 +1,29 @@
-"""Sessions between two named people with annotated facts for each line, from which rows about memory are made."""
+"""What people in annotated corpora said of themselves: sessions with the facts of each line, and the traits of each person."""
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
-from ld_agent.datasets.base import AnnotatedUtterance
+from ld_agent.datasets import AnnotatedUtterance, load_annotated_utterances
+from ld_agent.errors import InputError
 from ld_agent.types import Session, Utterance
+from training.persons import third_person
 
 Lines = list[tuple[str, str]]
 Facts = dict[str, list[str]]
+FEWEST = 3  # traits of a person
 START = datetime(2024, 5, 1, tzinfo=UTC)
-AGENTS = ("Sam", "Sam", "Sam", "Alex", "Robin", "Nova", "Speaker 2", "Kim", "Assistant")
-PEOPLE = (*"Lena Tunde Maya Carla Igor Joan Mei Paul Rita User Hugo Asha Dan".split(), "Speaker 1")
+AGENTS = (*["Sam"] * 3, *"Alex Robin Nova Kim Assistant".split(), "Speaker 2")
+PEOPLE = (
+    *"Lena Tunde Maya Carla Igor Joan Mei Paul Rita Hugo Asha Dan Bea Oskar Noor Sofia Nell Ravi Ines User".split(),
+    "Speaker 1",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +77,6 @@ def talks_of(source: Path, limit: int | None, rng: random.Random) -> Iterator[Ta
     Raises:
         InputError: no such file, or a corpus without traits.
     """
-    from ld_agent.datasets import load_annotated_utterances
-    from training.third_person import third_person
 
     def session_of(utterance: AnnotatedUtterance) -> tuple[str, int]:
         return utterance.episode, utterance.session
@@ -85,3 +89,36 @@ def talks_of(source: Path, limit: int | None, rng: random.Random) -> Iterator[Ta
         traits = [[trait for trait in u.traits if "name is" not in trait] for u in said]
         facts = [[third_person(t, names[u.speaker]) for t in of] for u, of in zip(said, traits, strict=True)]
         yield Talk(episode, session, [(names[u.speaker], u.text.strip()) for u in said], facts, traits)
+
+
+@dataclass(frozen=True, slots=True)
+class StatedTrait:
+    """A trait and the utterance that it was found in."""
+
+    trait: str
+    said: str
+    before: str = ""
+
+
+def people_of(sources: Sequence[Path]) -> list[list[StatedTrait]]:
+    """What each person said in each session of annotated files: short traits from utterances of one or two sentences.
+
+    Raises:
+        InputError: nobody told three such traits; also as `load_annotated_utterances`.
+    """
+    by_person: dict[tuple[str, str, str], list[StatedTrait]] = {}
+    for source in sources:
+        for u in load_annotated_utterances(source):
+            for trait in u.traits:
+                if 3 <= len(trait.split()) <= 14 and len(u.text.split()) <= 32 and re.match(r"(?:I|My)\b", trait):
+                    before = u.before if len(u.before.split()) <= 14 and u.before.rstrip().endswith("?") else ""
+                    by_person.setdefault((str(source), u.episode, u.speaker), []).append(
+                        StatedTrait(trait, u.text.strip(), before.strip())
+                    )
+    people = [of_person for of_person in by_person.values() if len(of_person) >= FEWEST]
+    if not people:
+        raise InputError(
+            f"{', '.join(map(str, sources))}: nobody told {FEWEST} short traits in one conversation, each beginning with "
+            'I or My ("I keep bees."); give more data'
+        )
+    return people

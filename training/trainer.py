@@ -1,4 +1,4 @@
-"""transformers' Trainer with this project's loss, batches and evaluation. Knows no files but checkpoints, and no prompts.
+"""transformers' Trainer with this project's loss, batches and evaluation. Knows no files and no prompts.
 
 Losses are means over answer tokens: of one optimizer step in training, of the whole file in evaluation, regardless of
 batches and processes.
@@ -6,21 +6,18 @@ batches and processes.
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainerState, TrainingArguments
+from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import EvalLoopOutput
 
-from training.adapters import write_factors
+from ld_agent.terminal import bars, errors
 from training.answers import AnswerLogits, Batch, answer_losses
-from training.examples import IGNORED, Collator, Example, Examples, LengthGrouped
+from training.examples import IGNORED, LengthGrouped
+from training.prepared import Prepared, is_first_process
 from training.settings import TrainingSettings
 
 PASSED_ON = (
@@ -47,6 +44,7 @@ def arguments(settings: TrainingSettings) -> TrainingArguments:
         disable_tqdm=True,
         report_to="none",
         ddp_find_unused_parameters=False,
+        include_num_input_tokens_seen=True,
         **{key: getattr(settings, key) for key in PASSED_ON},
         **({"gradient_checkpointing": True} if settings.gradient_checkpointing else {}),
     )
@@ -58,39 +56,30 @@ class AnswerTrainer(Trainer):
     Args:
         model: a PEFT model.
         logits: made of the model inside it.
-        shown: shows progress.
+        prepared: the rows.
+
+    Attributes:
+        bar: shows progress on standard error while it is started.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        settings: TrainingSettings,
-        logits: AnswerLogits,
-        *,
-        collator: Collator,
-        train: Sequence[Example],
-        evaluation: Sequence[Example] | None,
-        shown: TrainerCallback,
-    ) -> None:
+    def __init__(self, model: Any, settings: TrainingSettings, logits: AnswerLogits, prepared: Prepared) -> None:
         # Evaluate by length, which needs little padding; the mean does not depend on the order.
-        by_length = None if evaluation is None else Examples(sorted(evaluation, key=len, reverse=True))
-        self._order = LengthGrouped(
-            [len(example) for example in train], settings.per_device_train_batch_size, settings.seed
-        )
+        evaluation = prepared.evaluation and sorted(prepared.evaluation, key=len, reverse=True)
+        self._order = LengthGrouped(list(map(len, prepared.train)), settings.per_device_train_batch_size, settings.seed)
+        self.bar = bars(shown=is_first_process())
         patience = [EarlyStoppingCallback(settings.early_stopping_patience)] if settings.early_stopping_patience else []
         super().__init__(
             model,
             arguments(settings),
-            data_collator=collator,
-            train_dataset=Examples(train),
-            eval_dataset=by_length,
-            callbacks=[_Epoch(self._order), shown, *patience],
+            data_collator=prepared.collator,
+            train_dataset=prepared.train,
+            eval_dataset=evaluation,
+            callbacks=[_Epoch(self._order), _Progress(self.bar), *patience],
         )
         self.remove_callback(PrinterCallback)
         self._logits, self._smoothing = logits, settings.label_smoothing_factor
         # Accumulated batches then weight every answer token equally.
         self.model_accepts_loss_kwargs = True
-        self._tokens, self._seconds = 0, 0.0
 
     def compute_loss(
         self,
@@ -109,22 +98,6 @@ class AnswerTrainer(Trainer):
             if self.args.average_tokens_across_devices:
                 loss = loss * self.accelerator.num_processes
         return (loss, {"logits": logits}) if return_outputs else loss
-
-    def training_step(self, model: nn.Module, inputs: Batch, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-        """As in transformers, also counting tokens and seconds."""
-        start = time.perf_counter()
-        loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
-        self._seconds += time.perf_counter() - start
-        tokens = inputs["attention_mask"].sum() if "attention_mask" in inputs else inputs["input_ids"].numel()
-        self._tokens += int(tokens) + (int((inputs["labels"] != IGNORED).sum()) if "attention_mask" in inputs else 0)
-        return loss
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """As transformers', with tokens a second since the last log, padding included, evaluations not."""
-        if "loss" in logs and self._seconds:
-            logs["tokens_per_second"] = round(self.accelerator.num_processes * self._tokens / self._seconds, 1)
-            self._tokens, self._seconds = 0, 0.0
-        super().log(logs, start_time)
 
     @torch.no_grad()
     def evaluation_loop(
@@ -153,23 +126,12 @@ class AnswerTrainer(Trainer):
         metrics = {f"{metric_key_prefix}_loss": total / count}
         return EvalLoopOutput(predictions=None, label_ids=None, metrics=metrics, num_samples=examples)
 
-    def take_up(self, checkpoint: Path) -> None:
-        """Load the state of a finished run from its last checkpoint, and the weights from its best."""
-        from peft import set_peft_model_state_dict
-        from safetensors.torch import load_file
-
-        self.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-        best = Path(self.state.best_model_checkpoint or checkpoint)
-        set_peft_model_state_dict(self.model, load_file(best / "adapter_model.safetensors"))
-
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGrouped:
         return self._order
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
-        if self.args.should_save:
-            folder = output_dir or self.args.output_dir
-            model = self.accelerator.unwrap_model(self.model)
-            write_factors(model, model.state_dict() if state_dict is None else state_dict, Path(folder))
+        if self.args.should_save:  # without a question to the hub for the size of the vocabulary
+            self.accelerator.unwrap_model(self.model).save_pretrained(output_dir, save_embedding_layers=False)
 
 
 class _Epoch(TrainerCallback):
@@ -182,25 +144,20 @@ class _Epoch(TrainerCallback):
         self._order.epoch = int(state.epoch or 0)
 
 
-def checkpoints(folder: Path) -> list[Path]:
-    """The complete checkpoints of a folder, oldest first. An interrupted one lacks its state, which is written last."""
-    numbered = [p for p in folder.glob("checkpoint-*") if p.name.removeprefix("checkpoint-").isdigit()]
-    return sorted(
-        (p for p in numbered if state_of(p) is not None), key=lambda p: int(p.name.removeprefix("checkpoint-"))
-    )
+class _Progress(TrainerCallback):
+    """Advances a bar, and prints losses on standard error."""
 
+    def __init__(self, bar: Any) -> None:
+        self._bar = bar
 
-def finished(checkpoint: Path) -> bool:
-    """Whether the run of a checkpoint had ended, by its steps or by early stopping."""
-    state = state_of(checkpoint) or {}
-    control = state.get("stateful_callbacks", {}).get("TrainerControl", {}).get("args", {})
-    return bool(control.get("should_training_stop")) or state.get("global_step", 0) >= state.get("max_steps", 1)
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._task = self._bar.add_task("training", total=state.max_steps, completed=state.global_step)
 
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._bar.update(self._task, completed=state.global_step)
 
-def state_of(checkpoint: Path) -> dict[str, Any] | None:
-    """The trainer's state in a checkpoint; None: it is incomplete."""
-    try:
-        state = json.loads((checkpoint / "trainer_state.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return state if isinstance(state, dict) else None
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        shown = {"loss": "loss", "eval_loss": "eval_loss", "train_tokens_per_second": "tokens/s"}
+        values = [f"{name} {logs[key]:.4g}" for key, name in shown.items() if key in logs]
+        if state.is_world_process_zero and {"loss", "eval_loss"} & {*logs}:
+            errors.print(f"step {state.global_step}/{state.max_steps}: {', '.join(values)}", markup=False)

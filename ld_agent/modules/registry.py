@@ -22,7 +22,7 @@ class TunedModule:
         name: in configs (``modules.NAME``), in requests and on the command line.
         purpose: what it does, completing "It …" on its adapter's card.
         prompts: its files in ``a language``, "*" as in a file name.
-        rows: the function that makes its training rows; see `training.row_building.BuildRequest`.
+        rows: the function that makes its training rows; see `training.rows.BuildRequest`.
         options: options of ``training.build`` for this module only.
     """
 

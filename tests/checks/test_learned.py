@@ -22,7 +22,7 @@ from ld_agent.languages import ENGLISH
 from ld_agent.modules.situation import Situation
 from ld_agent.passed import Passed
 from ld_agent.types import Utterance
-from training.check import handwritten_rows, question_of
+from training.check import claim_rows, question_of
 
 HELD_OUT = Path(__file__).parents[2] / "data/training/claims/held_out"
 READING = ENGLISH.reading
@@ -34,7 +34,7 @@ def check() -> StatementCheck:
 
 
 def test_it_tells_supported_claims_from_others(check: StatementCheck):
-    rows = [row for name in ("first", "second") for row in list(handwritten_rows(HELD_OUT / f"{name}.txt"))[::4]]
+    rows = [row for name in ("first", "second") for row in list(claim_rows(HELD_OUT / f"{name}.txt"))[::4]]
     supported = check.probabilities([pair for pair, _ in rows])[:, 0]
     true = np.array([LABELS.index(label) == 0 for _, label in rows])
     assert len(rows) > 300

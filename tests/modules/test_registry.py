@@ -14,8 +14,7 @@ from ld_agent.config.sections import ModulesSection
 from ld_agent.files import shipped_path
 from ld_agent.modules.registry import TUNED, TunedModule
 from training.build import build
-from training.row_building import BuildRequest
-from training.rows import read_rows, row_values
+from training.rows import BuildRequest, read_rows, row_values
 
 
 @pytest.mark.parametrize("entry", TUNED.values(), ids=lambda entry: entry.name)

@@ -20,9 +20,8 @@ from ld_agent.files import shipped_path
 from ld_agent.modules.base import Models
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.registry import TUNED
-from training.replayed import build_generator
-from training.row_building import BuildRequest, held_out
-from training.rows import read_rows, write_rows
+from training.generator import build_generator
+from training.rows import BuildRequest, held_out, read_rows, write_rows
 
 SAMPLES = shipped_path("data/samples")
 PERSONAS = SAMPLES / "msc_personasummary" / "session_4" / "valid.txt"
@@ -30,7 +29,7 @@ Build = Callable[..., Ran]
 
 
 def rows_of(module: str, source: Path, config: Config, **more: Any) -> list[dict[str, Any]]:
-    return list(resolve_name(TUNED[module].rows)(BuildRequest([source], config, Path("unused.jsonl"), **more)))
+    return list(resolve_name(TUNED[module].rows)(BuildRequest([source], config, **more)))
 
 
 def messages(row: dict[str, Any]) -> list[tuple[str, str]]:
@@ -248,9 +247,10 @@ def scripted() -> Config:
     )
 
 
-def generator_rows(config: Config, out: Path, width: int = 4) -> list[dict[str, Any]]:
-    episodes = [("msc_personasummary", episode) for episode in load_episodes(PERSONAS)]
-    return build_generator(episodes, config, out, width=width)
+def generator_rows(config: Config, width: int = 4) -> list[dict[str, Any]]:
+    return build_generator(
+        [("msc_personasummary", episode) for episode in load_episodes(PERSONAS)], config, width=width
+    )
 
 
 def systems(rows: Sequence[dict[str, Any]]) -> str:
@@ -262,7 +262,7 @@ def test_generator_rows_equal_the_agents_prompts(scripted: Config, tmp_path: Pat
     from ld_agent.agent import Agent
     from ld_agent.running.replay import PlayedTurn, replay
 
-    rows = generator_rows(scripted, tmp_path / "rows.jsonl", width=1)
+    rows = generator_rows(scripted, width=1)
     played: list[PlayedTurn] = []
     with Agent(scripted.model_copy(update={"store": scripted.store.model_copy(update={"path": ":memory:"})})) as agent:
         for _ in replay(agent, load_episodes(PERSONAS), played.append, teacher_forced=True):
@@ -280,7 +280,7 @@ def test_generator_rows_equal_the_agents_prompts(scripted: Config, tmp_path: Pat
         )  # fmt: skip
     assert "boats and the sea" in systems(rows)
     assert "I like the sea" in systems(rows)
-    assert generator_rows(scripted, tmp_path / "wide.jsonl", width=8) == rows
+    assert generator_rows(scripted, width=8) == rows
 
 
 @pytest.mark.parametrize(
@@ -297,46 +297,13 @@ def test_the_config_says_which_parts_a_prompt_has(
     scripted: Config, tmp_path: Path, memory: dict[str, Any], personas: dict[str, int], present: set[str]
 ):
     config = scripted.changed(memory=memory, personas=personas)
-    text = systems(generator_rows(config, tmp_path / "rows.jsonl"))
+    text = systems(generator_rows(config))
     assert {sign for sign in ("<memory>", "About you:", "What you know about") if sign in text} == present
-
-
-def test_finished_episodes_are_not_replayed_after_an_interruption(
-    scripted: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    import training.replayed as replayed
-
-    out = tmp_path / "rows.jsonl"
-    whole = generator_rows(scripted, tmp_path / "whole.jsonl", width=1)
-    add, played = replayed._Kept.add, list[str]()
-
-    def killed(self: Any, key: str, rows: list[dict[str, Any]]) -> None:
-        add(self, key, rows)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(replayed._Kept, "add", killed)
-        with pytest.raises(KeyboardInterrupt):
-            generator_rows(scripted, out, width=1)
-    part = tmp_path / "rows.jsonl.part"
-    with part.open("a") as file:
-        file.write('{"key": "broken o')
-
-    def noted(self: Any, key: str, rows: list[dict[str, Any]]) -> None:
-        played.append(key)
-        add(self, key, rows)
-
-    monkeypatch.setattr(replayed._Kept, "add", noted)
-    with pytest.raises(InputError, match=r"other settings.*--overwrite"):
-        generator_rows(scripted.changed(memory={"k": 1}), out)
-    assert generator_rows(scripted, out, width=1) == whole
-    assert len(played) == len(load_episodes(PERSONAS)) - 1
-    assert not part.exists()
 
 
 def test_rows_of_conversation_chronicles_have_extracted_traits_and_memories(scripted: Config, tmp_path: Path):
     [episode] = load_episodes(SAMPLES / "conversation_chronicles.jsonl")
-    rows = build_generator([("conversation_chronicles", episode)], scripted, tmp_path / "cc.jsonl")
+    rows = build_generator([("conversation_chronicles", episode)], scripted)
     assert {row["session"] for row in rows} == {2, 3, 4, 5}
     replies = [turn.text for turn in episode.turns if turn.speaker == episode.agent]
     assert {row["messages"][-1]["content"] for row in rows} <= set(replies)
@@ -348,7 +315,7 @@ def test_rows_of_conversation_chronicles_have_extracted_traits_and_memories(scri
 def test_of_ubuntu_irc_the_answer_alone_is_a_row(scripted: Config, tmp_path: Path):
     source = SAMPLES / "ubuntu_irc.jsonl"
     pairs = [("ubuntu_irc", episode) for episode in load_episodes(source)]
-    rows = build_generator(pairs, scripted, tmp_path / "irc.jsonl")
+    rows = build_generator(pairs, scripted)
     assert [row["messages"][-1]["content"] for row in rows] == [
         "then boot the older kernel from the menu and look at dmesg"
     ]
@@ -368,7 +335,7 @@ def test_the_prompt_names_the_answered_utterance_unless_it_is_the_last(scripted:
     episodes = load_episodes(source)
     pairs = [("ubuntu_irc", episode) for episode in episodes]
     link = "<utterance>\nSpeaker 2: @Speaker 0 same here, a reboot did not help\n</utterance>"
-    [row] = build_generator(pairs, scripted, tmp_path / "rows.jsonl")
+    [row] = build_generator(pairs, scripted)
     assert link in row["messages"][0]["content"]
     with Agent(scripted.model_copy(update={"store": scripted.store.model_copy(update={"path": ":memory:"})})) as agent:
         list(replay(agent, episodes, lambda turn: None, teacher_forced=True))

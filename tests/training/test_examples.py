@@ -26,8 +26,8 @@ def test_ids_equal_those_of_the_backbone(tiny_llama: Path):
     given = row("What <|end|> is it?", "A dog.")
     tokens = ChatTokens(byte_tokenizer())
     example = encode(given, tokens, 128, None, None)
-    assert example.prompt == LocalBackbone(str(tiny_llama), device="cpu").encode_messages(given.prompt)
-    assert example.answer == tokens.encode_answer("A dog.")
+    assert list(example.prompt) == LocalBackbone(str(tiny_llama), device="cpu").encode_messages(given.prompt)
+    assert list(example.answer) == tokens.encode_answer("A dog.")
     assert example.answer[-1] == 0
     assert example.cut == 0
 
@@ -55,7 +55,7 @@ def test_an_overlong_target_is_named_by_file_and_line(start: list[int] | None, w
 
 def test_an_encoder_decoder_answer_begins_with_the_forced_token():
     tokens = ChatTokens(byte_tokenizer(None), True)
-    assert encode(row("Hi", "no"), tokens, 50, [1], 1).answer == [1, *tokens.encode_answer("no")]
+    assert list(encode(row("Hi", "no"), tokens, 50, [1], 1).answer) == [1, *tokens.encode_answer("no")]
 
 
 def test_batches_are_padded_on_the_right():

@@ -16,7 +16,7 @@ from ld_agent.evaluation.tables.paper_figures import paper_table
 from ld_agent.evaluation.tables.runs import collect
 from ld_agent.evaluation.tasks.response import ResponseTask
 from ld_agent.files import shipped_path
-from training.replayed import build_generator
+from training.generator import build_generator
 from training.rows import write_rows
 from training.settings import TrainingSettings
 from training.train import tune
@@ -55,7 +55,7 @@ def test_bart_is_tuned_on_ubuntu_irc_and_scored_on_its_answers(
     config = load_config("bare", plain)
     irc = shipped_path("data/samples/ubuntu_irc.jsonl")
     pairs = [("ubuntu_irc", episode) for episode in load_episodes(irc)]
-    rows = build_generator(pairs, config, tmp_path / "rows.jsonl")
+    rows = build_generator(pairs, config)
     write_rows(tmp_path / "rows.jsonl", rows)
     tune(settings(model=str(model), max_steps=2, train_file=str(tmp_path / "rows.jsonl"), eval_file=None), "generator")
     tuned = load_config("bare", [*plain, f"modules.generator.adapter={tmp_path / 'out'}"])

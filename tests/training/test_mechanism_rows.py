@@ -15,9 +15,9 @@ from ld_agent.memory.views.memory_text import facts_from
 from ld_agent.memory.views.reflection import judgement
 from ld_agent.types import Utterance
 from training.memory import rows
-from training.reply_rows import deciding, folded
-from training.row_building import BuildRequest
-from training.third_person import third_person
+from training.memory_rows import deciding, folded
+from training.persons import third_person
+from training.rows import BuildRequest
 
 READING = ENGLISH.reading
 
@@ -36,7 +36,7 @@ KINDS = {
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[str, str]]]:
     """(prompt, answer) by kind, of the shipped samples."""
     sources = [*sorted((SAMPLES / "msc_personasummary").rglob("*.txt")), SAMPLES / "dialogsum.jsonl"]
-    request = BuildRequest(sources, load_config("default"), tmp_path_factory.mktemp("rows") / "rows.jsonl")
+    request = BuildRequest(sources, load_config("default"))
     found: dict[str, list[tuple[str, str]]] = {kind: [] for kind in KINDS}
     for row in rows(request):
         shown, answer = row["messages"][-2]["content"], row["messages"][-1]["content"]

@@ -11,11 +11,11 @@ from ld_agent.checks.not_knowing import says_unknown
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.index.lexical import stems
 from training.examples import IGNORED, encode
-from training.memory_relations import asked_about, asked_back, relations, second_person
 from training.memory_rows import memory_rows
-from training.memory_scenes import every_scene
-from training.memory_sources import StatedTrait
+from training.persons import asked_back, second_person
 from training.rows import Row, read_rows, write_rows
+from training.talks import StatedTrait
+from training.texts import asked_about, every_scene, relations
 
 PEOPLE = [
     [

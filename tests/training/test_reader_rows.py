@@ -10,8 +10,7 @@ from training_parts import Commands
 from ld_agent.config import Config
 from ld_agent.modules.registry import NOT_SAID
 from training import reader
-from training.row_building import BuildRequest
-from training.rows import read_rows, write_rows
+from training.rows import BuildRequest, read_rows, write_rows
 
 SAMPLES = sorted((Path(__file__).parents[2] / "data" / "samples" / "msc_personasummary").rglob("*.txt"))
 
@@ -19,7 +18,7 @@ SAMPLES = sorted((Path(__file__).parents[2] / "data" / "samples" / "msc_personas
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
     out = tmp_path_factory.mktemp("rows") / "reader.jsonl"
-    write_rows(out, reader.rows(BuildRequest(SAMPLES, Config(), out)))
+    write_rows(out, reader.rows(BuildRequest(SAMPLES, Config())))
     return [(row.prompt[-1].content, row.target) for row in read_rows(out)]
 
 
@@ -75,5 +74,5 @@ def test_a_file_in_which_nobody_tells_enough_is_named(tmp_path: Path, command: C
 
 
 def test_rows_are_the_same_each_time(built: list[tuple[str, str]], tmp_path: Path):
-    again = reader.rows(BuildRequest(SAMPLES, Config(), tmp_path / "again.jsonl"))
+    again = reader.rows(BuildRequest(SAMPLES, Config()))
     assert [row["messages"][-1]["content"] for row in again] == [target for _, target in built]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from training_parts import Commands, log_of, toy_rows, write
+from safetensors.torch import load_file
+from training_parts import Commands, eval_losses, log_of, toy_rows, write
 
 from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.local import LocalBackbone
@@ -27,25 +28,24 @@ def test_the_loss_falls_and_the_adapter_is_complete(settings: Make, tmp_path: Pa
     given = settings(max_steps=40)
     tune(given, "extractor", command="python -m training.extractor")
     out = tmp_path / "out"
-    log = log_of(out)
-    assert [int(row["step"]) for row in log] == list(range(1, 41))
-    assert [row["step"] for row in log if row["eval_loss"]] == [str(n) for n in range(2, 41, 2)]
-    assert float(log[-1]["eval_loss"]) < 0.5 * float(log[1]["eval_loss"])
+    assert [row["step"] for row in log_of(out)] == list(range(1, 41))
+    losses = eval_losses(out)
+    assert len(losses) == 20
+    assert losses[-1] < 0.5 * losses[0]
     names = {path.name for path in out.iterdir()}
-    assert names >= {"adapter_config.json", "adapter_model.safetensors", "README.md", "log.csv", "run.json"}
+    assert names >= {"adapter_config.json", "adapter_model.safetensors", "README.md", "trainer_state.json", "run.json"}
     assert not [name for name in names if name.startswith(("checkpoint", "."))]
     config = json.loads((out / "adapter_config.json").read_text())
     assert config["base_model_name_or_path"] == str(tiny_llama)
     assert (config["r"], config["lora_alpha"]) == (8, 32)
     assert "lm_head" not in config["target_modules"]
     card = (out / "README.md").read_text()
-    best = min(float(row["eval_loss"]) for row in log if row["eval_loss"])
     for part in (
         "toy",
         "learning_rate: 0.02",
         "python -m training.extractor",
         str(tiny_llama),
-        f"{best:.4f}",
+        f"{min(losses):.4f}",
         "sha256",
     ):
         assert part in card, part
@@ -58,8 +58,7 @@ def test_the_best_checkpoint_is_kept_instead_of_the_last(settings: Make, tmp_pat
         row["messages"][-1]["content"] = "zzzz"
     given = settings(train_file=str(write(tmp_path / "other.jsonl", rows)), max_steps=12, learning_rate=0.05)
     tune(given, "extractor")
-    log = log_of(tmp_path / "out")
-    losses = [float(row["eval_loss"]) for row in log if row["eval_loss"]]
+    losses = eval_losses(tmp_path / "out")
     assert min(losses) < losses[-1]
     assert evaluated(tiny_llama, tmp_path / "out", toy_rows(7)) == pytest.approx(min(losses), rel=1e-4)
 
@@ -102,7 +101,6 @@ def test_a_resumed_run_has_the_same_curve(settings: Make, tmp_path: Path):
         killed_after(step, given)
         assert not (tmp_path / "out" / "adapter_config.json").exists()
     (tmp_path / "out" / "checkpoint-8" / "trainer_state.json").unlink()  # an incomplete checkpoint is skipped
-    assert [row["step"] for row in log_of(tmp_path / "out")][-1] == "9"
     tune(given, "extractor")
     assert log_of(tmp_path / "out") == log_of(tmp_path / "unbroken")
     weights = [(tmp_path / name / "adapter_model.safetensors").read_bytes() for name in ("out", "unbroken")]
@@ -110,16 +108,16 @@ def test_a_resumed_run_has_the_same_curve(settings: Make, tmp_path: Path):
 
 
 KILLED = """
-import json, os, signal, sys
-from training.curves import Curves
+import os, signal, sys
 from training.settings import TrainingSettings
 from training.train import tune
-logged = Curves.on_log
-def on_log(self, args, state, control, **kwargs):
-    logged(self, args, state, control, **kwargs)
-    if state.global_step == int(sys.argv[2]):
+from training.trainer import AnswerTrainer
+log = AnswerTrainer.log
+def killed(self, *args):
+    log(self, *args)
+    if self.state.global_step == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
-Curves.on_log = on_log
+AnswerTrainer.log = killed
 tune(TrainingSettings.model_validate_json(sys.argv[1]), "extractor")
 """
 
@@ -177,8 +175,8 @@ def test_accumulated_batches_weigh_every_answer_token_alike(settings: Make, tmp_
     )
     small, large = log_of(tmp_path / "small"), log_of(tmp_path / "out")
     for one, other in zip(small, large, strict=True):
-        assert float(one["loss"]) == pytest.approx(float(other["loss"]), rel=1e-4)
-        assert float(one["grad_norm"]) == pytest.approx(float(other["grad_norm"]), rel=1e-3)
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
+        assert one["grad_norm"] == pytest.approx(other["grad_norm"], rel=1e-3)
 
 
 def test_an_encoder_decoder_model_is_tuned_by_the_same_recipe(settings: Make, tmp_path: Path, tiny_bart: Path):
@@ -186,7 +184,7 @@ def test_an_encoder_decoder_model_is_tuned_by_the_same_recipe(settings: Make, tm
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     tune(settings(model=str(tiny_bart), max_steps=60, learning_rate=0.01), "generator")
-    losses = [float(row["eval_loss"]) for row in log_of(tmp_path / "out") if row["eval_loss"]]
+    losses = eval_losses(tmp_path / "out")
     assert min(losses) < 0.8 * losses[0]
 
     tokens = ChatTokens(AutoTokenizer.from_pretrained(tiny_bart), encoder_decoder=True)
@@ -207,31 +205,45 @@ def test_only_named_modules_get_factors(settings: Make, tmp_path: Path):
     assert sorted(config["target_modules"]) == ["q_proj", "v_proj"]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_the_factors_are_trained_in_float32_and_saved_small(settings: Make, tmp_path: Path, dtype: str):
-    from safetensors.torch import load_file
+def test_the_factors_are_trained_in_float32_and_saved_small(
+    settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    import training.adapters
 
-    trained: dict[str, torch.dtype] = {}
-    import training.adapters as adapters
+    save, trained = training.adapters.save_adapter, dict[str, tuple[torch.dtype, bool]]()
 
-    model = None
-    original = adapters.save_adapter
+    def spy(model: Any, *given: Any) -> None:
+        trained.update({name: (p.dtype, p.requires_grad) for name, p in model.named_parameters()})
+        save(model, *given)
 
-    def spy(adapted: Any, *args: Any, **named: Any) -> None:
-        nonlocal model
-        model = adapted
-        original(adapted, *args, **named)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(adapters, "save_adapter", spy)
-        tune(settings(adapter_dtype=dtype, dtype="bfloat16", max_steps=2), "extractor")
-    assert model is not None
-    for name, parameter in model.named_parameters():
-        trained[name] = parameter.dtype
-        assert parameter.dtype == (torch.float32 if "lora_" in name else torch.bfloat16), name
-        assert parameter.requires_grad == ("lora_" in name)
+    monkeypatch.setattr(training.adapters, "save_adapter", spy)
+    tune(settings(adapter_dtype="float16", dtype="bfloat16", max_steps=2), "extractor")
+    assert {of for name, of in trained.items() if "lora_" in name} == {(torch.float32, True)}
+    assert {of for name, of in trained.items() if "lora_" not in name} == {(torch.bfloat16, False)}
     saved = load_file(tmp_path / "out" / "adapter_model.safetensors")
-    assert {tensor.dtype for tensor in saved.values()} == {getattr(torch, dtype)}
+    assert {tensor.dtype for tensor in saved.values()} == {torch.float16}
+
+
+def test_the_loss_starts_at_that_of_the_adapter(settings: Make, tmp_path: Path):
+    tune(settings(max_steps=30, output_dir=str(tmp_path / "first")), "generator")
+    tune(settings(max_steps=2, output_dir=str(tmp_path / "afresh")), "generator")
+    tune(settings(max_steps=2, adapter=str(tmp_path / "first"), output_dir=str(tmp_path / "on")), "generator")
+    assert eval_losses(tmp_path / "on")[0] < 0.7 * eval_losses(tmp_path / "afresh")[0]
+
+
+def test_an_adapter_of_another_shape_is_rejected(settings: Make, tmp_path: Path):
+    tune(settings(max_steps=2, output_dir=str(tmp_path / "first"), lora_target_modules=["q_proj"]), "generator")
+    before = {"adapter": str(tmp_path / "first"), "output_dir": str(tmp_path / "on")}
+    for changes, message in (
+        ({"lora_r": 4}, "lora_r=8"),
+        ({"lora_alpha": 8}, "lora_alpha=32"),
+        ({"lora_target_modules": ["q_proj", "v_proj"]}, "lora_target_modules"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            tune(settings(**before | changes), "generator")
+    with pytest.raises(ModelError, match="nowhere"):
+        tune(settings(adapter=str(tmp_path / "nowhere")), "generator")
+    assert not (tmp_path / "on").exists()
 
 
 def test_a_finished_adapter_is_overwritten_only_on_request(settings: Make, tmp_path: Path):

@@ -1,6 +1,5 @@
 """Rows that a tiny model can learn, and the commands of the training scripts."""
 
-import csv
 import json
 import runpy
 import sys
@@ -34,10 +33,17 @@ def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
     return path
 
 
-def log_of(folder: Path) -> list[dict[str, str]]:
-    """The rows of a run's ``log.csv``, without its speeds."""
-    with (folder / "log.csv").open() as file:
-        return [{k: v for k, v in row.items() if k != "tokens_per_second"} for row in csv.DictReader(file)]
+def log_of(folder: Path) -> list[dict[str, float]]:
+    """What a run logged, step by step, without its speeds."""
+    kept = ("step", "loss", "eval_loss", "learning_rate", "grad_norm")
+    log: dict[int, dict[str, float]] = {}
+    for entry in json.loads((folder / "trainer_state.json").read_text())["log_history"]:
+        log.setdefault(entry["step"], {}).update({key: entry[key] for key in kept if key in entry})
+    return list(log.values())
+
+
+def eval_losses(folder: Path) -> list[float]:
+    return [entry["eval_loss"] for entry in log_of(folder) if "eval_loss" in entry]
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def causal_likelihoods(
     on only, so rows of like prompt length cost least.
     """
     rows = [[*prompt, *answer] for prompt, answer in zip(prompts, answers, strict=True)]
-    ids = _padded(rows, padding_id, model.device)
+    ids = padded(rows, padding_id, model.device)
     start = min(map(len, prompts)) - 1
     extra: dict[str, Any] = {}
     if "logits_to_keep" in inspect.signature(model.forward).parameters:
@@ -64,9 +64,9 @@ def seq2seq_likelihoods(
     given = [[*start, *([opening] if opening is not None and answer[0] != opening else [])] for answer in answers]
     inputs = [[*before, *answer[:-1]] for before, answer in zip(given, answers, strict=True)]
     logits = model(
-        input_ids=_padded(prompts, padding_id, model.device),
-        attention_mask=_padded([[1] * len(prompt) for prompt in prompts], 0, model.device),
-        decoder_input_ids=_padded(inputs, padding_id, model.device),
+        input_ids=padded(prompts, padding_id, model.device),
+        attention_mask=padded([[1] * len(prompt) for prompt in prompts], 0, model.device),
+        decoder_input_ids=padded(inputs, padding_id, model.device),
         use_cache=False,
         return_dict=True,
     ).logits
@@ -83,6 +83,7 @@ def _likelihood(logits: Tensor, answer: Sequence[int]) -> Likelihood:
     return Likelihood(float(loss), len(answer))
 
 
-def _padded(rows: Sequence[Sequence[int]], padding: int, device: torch.device) -> Tensor:
+def padded(rows: Sequence[Sequence[int]], padding: int, device: torch.device | None = None) -> Tensor:
+    """Return rows of ids as one tensor (rows, longest), padded on the right."""
     width = max(map(len, rows))
     return torch.tensor([[*row, *[padding] * (width - len(row))] for row in rows], device=device)

@@ -1,5 +1,5 @@
-"""Converts statements to the third person: "I have my dog" → "Maya has their dog". Rules for short English
-sentences such as annotated traits; knows no model.
+"""Converts what people say of themselves to the third person ("I have my dog" → "Maya has their dog") and to the second ("You
+have your dog"). Rules for short English sentences such as annotated traits; knows no model.
 """
 
 from __future__ import annotations
@@ -33,6 +33,14 @@ OBJECTS = dict(
         "my/their,me/them,mine/theirs,myself/themselves,our/their,us/them,we/they,i/they,i'm/they are,i've/they have,"
         "i'd/they would,i'll/they will,am/is,we're/they are,we've/they have,ours/theirs"
     ).split(",")
+)
+ASIDE = frozenset("also just really never always still and but".split())  # do not take a verb of their own
+TO_SECOND = dict(
+    pair.split("/")
+    for pair in (
+        "i/you me/you my/your mine/yours myself/yourself am/are i'm/you're i've/you've i'd/you'd i'll/you'll "
+        "was/were we/you our/your us/you"
+    ).split()
 )
 
 
@@ -82,3 +90,29 @@ def _other(word: str) -> str:
     if bare == "US":
         return word
     return OBJECTS.get(bare.casefold().replace("’", "'"), bare) + word[len(bare) :]
+
+
+def second_person(text: str) -> str:
+    """Turn what somebody says of themselves into what is said to them: "I have my dog" → "You have your dog"."""
+    words, turned, subject = text.split(), [], ""
+    for word in words:
+        bare = re.sub(r"[^\w']+$", "", word)
+        tail, low = word[len(bare) :], bare.casefold().replace("’", "'")
+        new = TO_SECOND.get(low)
+        if low == "was" and subject not in ("i", "you"):
+            new = None
+        if low == "am" and subject not in ("i", "and", "but", ""):
+            new = None
+        if low in ("i", "i'm", "i've", "i'd", "i'll"):
+            subject = "i"
+        elif re.match(r"[A-Za-z]+$", low) and low not in ASIDE:
+            subject = low
+        turned.append((new or bare) + tail)
+    joined = " ".join(turned)
+    return joined[:1].upper() + joined[1:] if text[:1].isupper() else joined
+
+
+def asked_back(question: str) -> str:
+    """A question about oneself as one about the other: "Where do I live?" → "Where do you live?"."""
+    turned = re.sub(r"\b([Aa])m I\b", r"\1re you", re.sub(r"\b([Ww])as I\b", r"\1ere you", question))
+    return second_person(turned)

@@ -163,8 +163,7 @@ class Agent:
                 third; the last is a user's.
             bare: omit the agent's instructions and persona, for tasks such as finding a title.
         """
-        complete = self.resources.costs.ametered(self.resources.asking.acomplete)
-        return await arun(without_memory(self.resources, said, options, bare, on_text), complete)
+        return await arun(without_memory(self.resources, said, options, bare, on_text), self.resources.asking.acomplete)
 
     def _relation(self, conversation_id: str, agent_name: str | None) -> Relation:
         relation = self._relations.get(conversation_id)

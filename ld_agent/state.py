@@ -67,8 +67,7 @@ class Relation:
         self.revision = 0
         shared = self._store.turn_lock(self.key)
         self.turnstile = Turnstile(f"conversation {conversation_id!r}", config.agent.busy == "wait", shared)
-        self.complete = resources.costs.metered(resources.asking.complete)
-        self.acomplete = resources.costs.ametered(resources.asking.acomplete)
+        self.complete, self.acomplete = resources.asking.complete, resources.asking.acomplete
         self.models, self._settled = resources.models, config.language != AUTO
         self._script_noted = False
         self.bank = PersonaBank(

@@ -14,10 +14,9 @@ import yaml
 
 from ld_agent.config import Config
 from ld_agent.datasets.base import Episode
-from ld_agent.errors import InputError
 from ld_agent.evaluation import runner
 from ld_agent.running import on_ray
-from ld_agent.running.on_ray import _part, _plan, _prepare, _shares, play_on_ray
+from ld_agent.running.on_ray import _plan, _shares, play_on_ray
 
 
 @pytest.mark.slow
@@ -50,9 +49,9 @@ def test_a_driver_that_was_killed_plays_only_what_has_no_part_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, episodes, out = Config(), [Episode(name, "Sam", ()) for name in "abc"], tmp_path / "out.jsonl"
-    folder = tmp_path / "out.jsonl.parts"
-    _prepare(folder, _plan(config, episodes, False, 1)[0])
-    _part(folder, 1).write_text("b\n")
+    folder = tmp_path / f"out.jsonl.{_plan(config, episodes, False, 1)[0][:16]}"
+    folder.mkdir()
+    (folder / "00000001.jsonl").write_text("b\n")
     asked: list[int] = []
 
     def done(work: object, groups: Iterable[tuple[int, list[Episode]]]) -> list[tuple[int, str]]:
@@ -64,16 +63,6 @@ def test_a_driver_that_was_killed_plays_only_what_has_no_part_yet(
     assert asked == [0, 2]
     assert out.read_text() == "a\nb\nc\n"
     assert not folder.exists()
-
-
-def test_parts_of_another_run_are_refused_and_kept(tmp_path: Path) -> None:
-    folder = tmp_path / "out.jsonl.parts"
-    _prepare(folder, "one")
-    with pytest.raises(InputError, match="left by a run of other data or another config"):
-        play_on_ray(
-            Config(), list, tmp_path / "out.jsonl", str, teacher_forced=False, batch=1, advanced=lambda count: None
-        )
-    assert (folder / "plan").read_text() == "one"
 
 
 @pytest.mark.slow

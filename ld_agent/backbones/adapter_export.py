@@ -1,33 +1,43 @@
-"""Exports LoRA adapters for a vLLM server: one folder per module, checked against the server's limits.
+"""Exports LoRA adapters to servers: for vLLM one folder per module, checked against the server's limits; for llama.cpp one
+GGUF file per module, with its tensor names and row order.
 
-Knows PEFT's files and vLLM's limits; loads no model.
+Knows PEFT's files, vLLM's limits and the layout of llama.cpp; loads no model.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ld_agent.backbones.local.loading import adapter_folder
+from ld_agent.backbones.quiet import quiet_transformers
+from ld_agent.backbones.weights import resolve_model
 from ld_agent.errors import InputError
 
 WEIGHTS, SETTINGS = "adapter_model.safetensors", "adapter_config.json"
+TENSOR = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
 VLLM_RANK = 16
 """The default ``--max-lora-rank`` of vLLM."""
-VLLM_TENSOR = re.compile(r"base_model\.model\..+\.lora_(A|B)\.weight")
-VLLM_ACCEPTS: Mapping[str, tuple[object, ...]] = {
+ACCEPTED: Mapping[str, tuple[object, ...]] = {
     "bias": (None, "none"),
     "modules_to_save": (None, []),
     "use_dora": (None, False),
 }
-"""PEFT settings and the values that vLLM accepts."""
+"""PEFT settings and the values that servers accept."""
+ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
+"""llama.cpp's architecture names by ``model_type`` of transformers."""
+Array = NDArray[Any]
 
 
-def export_for_vllm(adapters: Mapping[str, str], base: str | None, out: Path, most_rank: int = VLLM_RANK) -> list[str]:
+def export_for_vllm(adapters: Mapping[str, str], base: str | None, out: Path, most_rank: int = VLLM_RANK) -> str:
     """Write each adapter into a folder named after its module; return the command to serve them.
 
     Args:
@@ -39,26 +49,47 @@ def export_for_vllm(adapters: Mapping[str, str], base: str | None, out: Path, mo
         InputError: there is nothing to export, ``out`` is not an empty folder, or vLLM cannot load an adapter.
         ModelError: an adapter cannot be found.
     """
-    folders = folders_to_export(adapters, out)
+    folders = _folders(adapters, out)
+    settings = {module: _vllm_settings(module, folder, most_rank) for module, folder in folders.items()}
     for module, folder in folders.items():
-        _check(module, folder, most_rank)
-    for module, folder in folders.items():
-        _write(folder, out / module, base)
+        (out / module).mkdir(parents=True)
+        shutil.copyfile(folder / WEIGHTS, out / module / WEIGHTS)
+        written = settings[module] | {"target_modules": sorted(settings[module]["target_modules"])}
+        written |= {} if base is None else {"base_model_name_or_path": base}
+        text = json.dumps(written, indent=2, sort_keys=True) + "\n"
+        (out / module / SETTINGS).write_text(text, encoding="utf-8")
     named = " ".join(f"{module}={out / module}" for module in folders)
-    rank = max(_settings(folder)["r"] for folder in folders.values())
-    served = base or "BASE"
-    return [
-        f"vllm serve {served} --enable-lora --max-loras {len(folders)} --max-lora-rank {rank} --lora-modules {named}"
-    ]
+    limits = f"--max-loras {len(folders)} --max-lora-rank {max(of['r'] for of in settings.values())}"
+    return f"vllm serve {base or 'BASE'} --enable-lora {limits} --lora-modules {named}"
 
 
-def folders_to_export(adapters: Mapping[str, str], out: Path) -> dict[str, Path]:
-    """Return the folder of each module's adapter.
+def export_for_llama_cpp(adapters: Mapping[str, str], base: str, out: Path) -> str:
+    """Write each adapter into ``MODULE.gguf``; return the command to serve them.
+
+    Args:
+        adapters: an adapter's reference by module.
+        base: reference of the base model, whose shape determines the row order.
 
     Raises:
-        InputError: there is nothing to export, or ``out`` is not an empty folder.
-        ModelError: an adapter cannot be found.
+        InputError: there is nothing to export, ``out`` is not an empty folder, or llama.cpp does not support an
+            adapter.
+        ModelError: an adapter or the base cannot be found.
     """
+    folders = _folders(adapters, out)
+    shape = _shape(base)
+    ready = {
+        module: (_alpha(module, folder), dict(_gguf_tensors(module, folder, shape)))
+        for module, folder in folders.items()
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    for module, (alpha, tensors) in ready.items():
+        _write_gguf(out / f"{module}.gguf", module, ARCHITECTURES[shape.model_type], alpha, tensors)
+    named = " ".join(f"--lora {out / module}.gguf" for module in folders)
+    return f"llama-server -m BASE.gguf --lora-init-without-apply {named}"
+
+
+def _folders(adapters: Mapping[str, str], out: Path) -> dict[str, Path]:
+    """The folder of each module's adapter."""
     if not adapters:
         raise InputError("this config has no adapter to export; set modules.generator.adapter, or use another config")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -66,18 +97,9 @@ def folders_to_export(adapters: Mapping[str, str], out: Path) -> dict[str, Path]
     return {module: adapter_folder(module, reference) for module, reference in adapters.items()}
 
 
-def checked_settings(
-    module: str, folder: Path, server: str, accepted: Mapping[str, tuple[object, ...]]
-) -> dict[str, Any]:
-    """Return an adapter's PEFT settings.
-
-    Args:
-        accepted: settings and the values that the server accepts.
-
-    Raises:
-        InputError: the adapter has another value.
-    """
-    settings = _settings(folder)
+def _settings(module: str, folder: Path, server: str, accepted: Mapping[str, tuple[object, ...]]) -> dict[str, Any]:
+    """An adapter's PEFT settings, none of them with a value that the server does not accept."""
+    settings: dict[str, Any] = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
     for key, values in accepted.items():
         if settings.get(key) not in values:
             raise InputError(
@@ -86,32 +108,85 @@ def checked_settings(
     return settings
 
 
-def _settings(folder: Path) -> dict[str, Any]:
-    settings: dict[str, Any] = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+def _tensors(module: str, folder: Path, server: str) -> Iterator[tuple[str, str, Array]]:
+    """The path of each adapted layer, "A" or "B", and the factor."""
+    from safetensors import safe_open
+
+    with safe_open(folder / WEIGHTS, "numpy") as weights:
+        for key in weights.keys():  # noqa: SIM118 - not a mapping
+            match = TENSOR.fullmatch(key)
+            if match is None:
+                raise InputError(f"the adapter of {module} has a tensor that {server} does not know: {key}")
+            yield match[1], match[2], weights.get_tensor(key)
+
+
+def _vllm_settings(module: str, folder: Path, most_rank: int) -> dict[str, Any]:
+    settings = _settings(module, folder, "vLLM", ACCEPTED)
+    if (rank := settings["r"]) > most_rank:
+        raise InputError(
+            f"the adapter of {module} has rank {rank}, the server takes {most_rank}; give --max-rank {rank} and start the "
+            f"server with --max-lora-rank {rank}"
+        )
+    for _ in _tensors(module, folder, "vLLM"):
+        pass
     return settings
 
 
-def _check(module: str, folder: Path, most_rank: int) -> None:
-    from safetensors import safe_open
+def _shape(base: str) -> Any:
+    from transformers import AutoConfig
 
-    settings = _settings(folder)
-    if settings["r"] > most_rank:
+    with quiet_transformers():
+        shape = AutoConfig.from_pretrained(resolve_model(base))
+    if shape.model_type not in ARCHITECTURES:
         raise InputError(
-            f"the adapter of {module} has rank {settings['r']}, the server takes {most_rank}; give --max-rank "
-            f"{settings['r']} and start the server with --max-lora-rank {settings['r']}"
+            f"{base} is a {shape.model_type} model; adapters are written for {', '.join(ARCHITECTURES)}, use "
+            "llama.cpp's convert_lora_to_gguf.py for others"
         )
-    checked_settings(module, folder, "vLLM", VLLM_ACCEPTS)
-    with safe_open(folder / WEIGHTS, "numpy") as weights:
-        names = list(weights.keys())
-    if unknown := [name for name in names if not VLLM_TENSOR.fullmatch(name)]:
-        raise InputError(f"the adapter of {module} has a tensor that vLLM does not know: {unknown[0]}")
+    return shape
 
 
-def _write(folder: Path, target: Path, base: str | None) -> None:
-    target.mkdir(parents=True)
-    shutil.copyfile(folder / WEIGHTS, target / WEIGHTS)
-    settings = _settings(folder)
-    settings["target_modules"] = sorted(settings["target_modules"])
-    if base is not None:
-        settings["base_model_name_or_path"] = base
-    (target / SETTINGS).write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+def _alpha(module: str, folder: Path) -> float:
+    """α, by which llama.cpp scales an adapter: α / rank."""
+    accepted = {**ACCEPTED, "alpha_pattern": (None, {}), "rank_pattern": (None, {})}
+    settings = _settings(module, folder, "llama.cpp", accepted)
+    return float(settings["lora_alpha"]) * (math.sqrt(settings["r"]) if settings.get("use_rslora") else 1.0)
+
+
+def _gguf_tensors(module: str, folder: Path, shape: Any) -> Iterator[tuple[str, Array]]:
+    """Tensor names and values for llama.cpp: A is (rank, in), B is (out, rank)."""
+    import gguf
+
+    architecture = ARCHITECTURES[shape.model_type]
+    numbers = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
+    names = gguf.get_tensor_name_map(numbers[architecture], shape.num_hidden_layers)
+    for layer, part, values in _tensors(module, folder, "llama.cpp"):
+        name = names.get_name(f"{layer}.weight", try_suffixes=(".weight",))
+        if name is None:
+            raise InputError(f"the adapter of {module} has a tensor that llama.cpp does not know: {layer}")
+        rotated = part == "B" and architecture == "llama"
+        yield f"{name}.lora_{part.lower()}", _rotated(values, layer, shape) if rotated else values
+
+
+def _rotated(values: Array, layer: str, shape: Any) -> Array:
+    """The rows of q and k in llama.cpp's order, which pairs neighbours, while transformers pairs halves of a head."""
+    heads = {"q_proj": shape.num_attention_heads, "k_proj": shape.num_key_value_heads}.get(layer.rpartition(".")[2])
+    if heads is None:
+        return values
+    split = values.reshape(heads, 2, values.shape[0] // heads // 2, values.shape[1])
+    return np.ascontiguousarray(split.swapaxes(1, 2).reshape(values.shape))
+
+
+def _write_gguf(file: Path, module: str, architecture: str, alpha: float, tensors: Mapping[str, Array]) -> None:
+    import gguf
+
+    writer = gguf.GGUFWriter(file, architecture)
+    writer.add_type(gguf.GGUFType.ADAPTER)
+    writer.add_string(gguf.Keys.Adapter.TYPE, "lora")
+    writer.add_float32(gguf.Keys.Adapter.LORA_ALPHA, alpha)
+    writer.add_name(module)
+    for name in sorted(tensors):
+        writer.add_tensor(name, np.asarray(tensors[name], np.float16))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()

@@ -19,17 +19,30 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
-from ld_agent.backbones.address import address, client, key
 from ld_agent.backbones.base import NOT_PASSED, Completion, Lack, Message, Request
 from ld_agent.backbones.client_message import tool_calls
-from ld_agent.backbones.estimate import estimated_prompt, estimated_tokens
-from ld_agent.backbones.reasoning import OMITTED, split, text_of
-from ld_agent.backbones.refusals import Received, error_text, on_wire, quoted, refused, retry_after
+from ld_agent.backbones.reasoning import OMITTED, split
+from ld_agent.backbones.wire import (
+    Received,
+    address,
+    error_text,
+    estimated_prompt,
+    estimated_tokens,
+    first_choice,
+    key,
+    on_wire,
+    quoted,
+    refused,
+    retry_after,
+    said,
+    said_by_model,
+)
 from ld_agent.errors import BackboneError, ConfigError, ModelError
 
 OPENAI_URL = "https://api.openai.com/v1"
 DEFAULT_WINDOW = 8192
 CALLS_AT_ONCE = 8
+CONNECT_SECONDS = 10.0
 FIRST_PAUSE, LONGEST_PAUSE, LONGEST_RETRY_AFTER = 0.5, 8.0, 120.0
 
 Pieces = SimpleQueue[tuple[Request, str] | None]
@@ -37,7 +50,6 @@ Pieces = SimpleQueue[tuple[Request, str] | None]
 OPTIONAL = ("max_tokens", "temperature", "top_p", "seed", "stream_options")
 """Parameters of a call that it can do without."""
 SET_HERE = frozenset({"model", "messages", "stream"})
-_REASONING_FIELDS = ("reasoning_content", "reasoning")
 _LACKS: Mapping[Any, Lack] = {
     "length": "reasoning",
     "content_filter": "filter",
@@ -118,22 +130,25 @@ class EndpointBackbone:
         self._models = dict(models or {})
         self._timeout = timeout
         self._max_retries = max_retries
-        self._window = context_window or DEFAULT_WINDOW
+        self.context_window = context_window or DEFAULT_WINDOW
         self._pause = pause
         self._refused: dict[str, set[str]] = {}
         self._without_system: set[str] = set()  # models that refuse the role
         self._openai = openai
-        self._client = client(self._key, url, timeout)
+        self._client = openai.AsyncOpenAI(
+            api_key=self._key,
+            base_url=url,
+            # _call keeps the deadline of an answer: the client's timeout restarts with every keep-alive byte.
+            timeout=openai.Timeout(None, connect=min(timeout, CONNECT_SECONDS)),
+            # The client's retries cannot be told from a timeout, and ignore `Retry-After: 0`.
+            max_retries=0,
+        )
         self._slots = asyncio.Semaphore(CALLS_AT_ONCE)
         self._closing = threading.Lock()
         self._closed = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="ld_agent-endpoint", daemon=True)
         self._thread.start()
-
-    @property
-    def context_window(self) -> int:
-        return self._window
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Answer every request, in order, several at a time; ``on_text`` is called in the caller's thread.
@@ -209,7 +224,7 @@ class EndpointBackbone:
                 if self._leave_out_refused(parameters, exc):
                     continue
                 status = getattr(exc, "status_code", None)
-                if what := refused(parameters, bool(request.parameters), status, _said(exc), without):
+                if what := refused(parameters, bool(request.parameters), status, said(exc), without):
                     without.append(what)
                     continue
                 wait = self._wait_before_retry(exc, failures)
@@ -236,10 +251,10 @@ class EndpointBackbone:
                     received.events = True
                     deadline.reschedule(self._loop.time() + self._timeout)
                     usage = getattr(chunk, "usage", None) or usage
-                    choice = _first_choice(chunk)
+                    choice = first_choice(chunk)
                     delta = getattr(choice, "delta", None)
                     calls += getattr(delta, "tool_calls", None) or ()
-                    if text := _said_by_model(delta, again=bool(shown)):
+                    if text := said_by_model(delta, again=bool(shown)):
                         shown.append(text)
                         pieces.put((request, text))
                     finish = getattr(choice, "finish_reason", None) or finish
@@ -261,9 +276,9 @@ class EndpointBackbone:
         return completion
 
     def _completion(self, request: Request, answer: Any) -> Completion:
-        choice = _first_choice(answer)
+        choice = first_choice(answer)
         message = getattr(choice, "message", None)
-        text = _said_by_model(message)
+        text = said_by_model(message)
         if message is None or text is None:
             if error := error_text(getattr(answer, "error", None)):
                 fix = "check the model's name and limits on the server"
@@ -317,11 +332,11 @@ class EndpointBackbone:
 
     def _leave_out_refused(self, sent: Mapping[str, Any], exc: Exception) -> bool:
         """Omit an optional parameter that the server rejects; True if the call can be retried without it."""
-        said = f"{getattr(exc, 'code', '')} {_said(exc)}"
-        if getattr(exc, "status_code", None) not in (400, 422) or not _REFUSAL.search(said):
+        message = f"{getattr(exc, 'code', '')} {said(exc)}"
+        if getattr(exc, "status_code", None) not in (400, 422) or not _REFUSAL.search(message):
             return False
         for name in [*(name for name in OPTIONAL if name in sent), *sent.get("extra_body", ())]:
-            if getattr(exc, "param", None) == name or re.search(rf"\b{re.escape(name)}\b", said):
+            if getattr(exc, "param", None) == name or re.search(rf"\b{re.escape(name)}\b", message):
                 self._refused.setdefault(sent["model"], set()).add(name)
                 return True
         return False
@@ -332,7 +347,7 @@ class EndpointBackbone:
         busy = status >= 500 or (status == 429 and getattr(exc, "code", None) != "insufficient_quota")
         if not busy and not isinstance(exc, self._openai.APIConnectionError):
             return None
-        if (asked := _retry_after(exc)) is None:
+        if (asked := retry_after(exc)) is None:
             return min(FIRST_PAUSE * 2.0**failures, LONGEST_PAUSE) * random.uniform(0.75, 1.0)
         return asked if asked <= LONGEST_RETRY_AFTER else None
 
@@ -341,14 +356,14 @@ class EndpointBackbone:
         if isinstance(exc, TimeoutError):
             what, fix = f"no answer within {self._timeout:g} s", "raise backbone.timeout or use a faster model"
         elif isinstance(status, int):
-            what, fix = f"HTTP {status}: {self._quoted(_said(exc))}", self._fix_for(status, request)
-            if (asked := _retry_after(exc)) is not None and asked > LONGEST_RETRY_AFTER:
+            what, fix = f"HTTP {status}: {self._quoted(said(exc))}", self._fix_for(status, request)
+            if (asked := retry_after(exc)) is not None and asked > LONGEST_RETRY_AFTER:
                 what += f" (it asks to wait {asked:.0f} s)"
         elif isinstance(exc, self._openai.APIConnectionError):
             what = f"no connection ({self._quoted(str(exc.__cause__ or exc))})"
             fix = "start the server or check backbone.base_url"
         else:
-            what, fix = self._quoted(_said(exc)), "check the server's log"
+            what, fix = self._quoted(said(exc)), "check the server's log"
         if shown:
             what = f"the stream was interrupted: {what}"
         elif failures:
@@ -366,29 +381,5 @@ class EndpointBackbone:
         return quoted(text, self._key)
 
 
-def _first_choice(answer: Any) -> Any:
-    choices = getattr(answer, "choices", None)
-    return choices[0] if isinstance(choices, list) and choices else None
-
-
-def _said_by_model(message: Any, *, again: bool = False) -> str | None:
-    """Return the text of a message or a part of it; None: it has no known shape.
-
-    Reasoning in a field of its own becomes a closed block of reasoning, unless text came ``again``.
-    """
-    text = text_of(getattr(message, "content", None), "")
-    reasoned = any(getattr(message, name, None) for name in _REASONING_FIELDS)
-    return f"{OMITTED}{text}" if reasoned and text is not None and not again else text
-
-
 def _has_text(shown: Sequence[str]) -> bool:
     return any(text != OMITTED for text in shown)
-
-
-def _said(exc: Exception) -> str:
-    """The server's error message."""
-    return error_text(getattr(exc, "body", None)) or str(exc)
-
-
-def _retry_after(exc: Exception) -> float | None:
-    return retry_after(getattr(getattr(exc, "response", None), "headers", None) or {})

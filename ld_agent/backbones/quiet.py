@@ -1,8 +1,9 @@
-"""Keeps the output of transformers and the hub client off the screen: their bars, their warnings, their long errors."""
+"""What libraries do to a process unasked: bars, warnings and long errors on the screen, memory that is freed but kept."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,3 +34,9 @@ def quiet_transformers() -> Iterator[None]:
 def first_line(exc: BaseException) -> str:
     """Return what an exception says, in one line of at most 200 characters."""
     return (str(exc).strip().splitlines() or [type(exc).__name__])[0][:200]
+
+
+def return_free_memory() -> None:
+    """Return memory freed but retained by glibc to the system: with many threads, over a hundred megabytes."""
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)

@@ -31,13 +31,9 @@ class ScriptedBackbone:
                 self._every[module] = answers
             else:
                 self._once[module] = list(answers)
-        self._window = context_window
+        self.context_window = context_window
         self.requests: list[Request] = []
         self.batches: list[int] = []
-
-    @property
-    def context_window(self) -> int:
-        return self._window
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Answer from the script.

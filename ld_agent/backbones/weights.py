@@ -22,8 +22,8 @@ from importlib import metadata, util
 from pathlib import Path
 
 from ld_agent.backbones.quiet import first_line, quiet_transformers
-from ld_agent.errors import ModelError
-from ld_agent.files import named_path
+from ld_agent.errors import InputError, ModelError
+from ld_agent.files import named_path, write_text
 
 logger = logging.getLogger(__name__)
 
@@ -112,12 +112,9 @@ def file_sha256(path: Path) -> str:
     except OSError as exc:
         raise ModelError(f"{path} cannot be read: {exc.strerror}; check the path and its permissions") from exc
     # Optional: without a writable cache the file is hashed again next time.
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, InputError):
         remembered.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=remembered.parent)
-        with os.fdopen(descriptor, "w") as file_out:
-            file_out.write(digest)
-        Path(temporary).replace(remembered)
+        write_text(remembered, digest)
     return digest
 
 

@@ -39,15 +39,13 @@ def export(
 
       ld-agent adapters export --for llama.cpp --out adapters
     """
-    from ld_agent.backbones.adapter_export import export_for_vllm
-    from ld_agent.backbones.gguf_lora import export_for_llama_cpp
+    from ld_agent.backbones.adapter_export import export_for_llama_cpp, export_for_vllm
 
     settings = load_config(config, overrides or [])
     modules = {name: getattr(settings.modules, name).adapter for name in type(settings.modules).model_fields}
     adapters = {name: reference for name, reference in modules.items() if reference is not None}
     if server == "vllm":
-        lines = export_for_vllm(adapters, base, out, most_rank)
+        line = export_for_vllm(adapters, base, out, most_rank)
     else:
-        lines = export_for_llama_cpp(adapters, base or settings.backbone.model, out)
-    for line in lines:
-        sys.stdout.write(line + "\n")
+        line = export_for_llama_cpp(adapters, base or settings.backbone.model, out)
+    sys.stdout.write(line + "\n")

@@ -1,15 +1,16 @@
 """Batches the model calls of many callers: requests that arrive while the model is busy form the next batch.
 
 One caller at a time runs the model, for everything that has arrived by then. A lone caller runs it directly, without
-another thread. Each backbone has its own collector, so that a slow one does not delay the callers of another. Knows
-requests and completions, but no conversations.
+another thread. Each backbone has its own collector, so that a slow one does not delay the callers of another. What
+they cost is added up by module. Knows requests and completions, but no conversations.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Hashable, Sequence
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -42,6 +43,40 @@ class Job:
         return replace(request, on_text=heard)
 
 
+@dataclass(slots=True)
+class Cost:
+    """Of one module. ``milliseconds``: waited for its model; what several modules waited for together, by their tokens."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    milliseconds: float = 0.0
+
+
+class Costs:
+    """Adds up what modules cost since the process began. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_module: dict[str, Cost] = {}
+
+    def by_module(self) -> dict[str, Cost]:
+        with self._lock:
+            return dict(self._by_module)
+
+    def add(self, requests: Sequence[Request], completions: Sequence[Completion], seconds: float) -> None:
+        """Add what requests cost that were answered together."""
+        tokens = [c.prompt_tokens + c.completion_tokens for c in completions]
+        each = 1000 * seconds / (sum(tokens) or 1)
+        with self._lock:
+            for request, completion, count in zip(requests, completions, tokens, strict=True):
+                cost = self._by_module.setdefault(request.module, Cost())
+                cost.calls += 1
+                cost.prompt_tokens += completion.prompt_tokens
+                cost.completion_tokens += completion.completion_tokens
+                cost.milliseconds += each * count
+
+
 class Collectors:
     """Calls several models for many callers, each model through its own `Collector`.
 
@@ -49,10 +84,14 @@ class Collectors:
         complete: answers a batch of one model.
         model_of: returns a value that identifies the model of a module.
         most: see `Collector`.
+
+    Attributes:
+        costs: of the requests that were answered; a call that fails, or that is interrupted, costs nothing.
     """
 
     def __init__(self, complete: Complete, model_of: Callable[[str], Hashable], most: int = 16) -> None:
         self._complete, self._model_of, self._most = complete, model_of, most
+        self.costs = Costs()
         self._collectors: dict[Hashable, Collector] = {}
         self._lock = threading.Lock()
 
@@ -62,23 +101,31 @@ class Collectors:
         Raises:
             BackboneError: a model failed.
         """
-        answers: dict[int, Completion] = {}
+        answers, begun = dict[int, Completion](), time.perf_counter()
         for collector, positions in self._by_model(requests):
             answers.update(zip(positions, collector.complete([requests[p] for p in positions]), strict=True))
-        return [answers[p] for p in range(len(requests))]
+        return self._counted(requests, answers, begun)
 
     async def acomplete(self, requests: Sequence[Request]) -> list[Completion]:
         """`complete` for coroutines."""
-        answers: dict[int, Completion] = {}
+        answers, begun = dict[int, Completion](), time.perf_counter()
         for collector, positions in self._by_model(requests):
             answers.update(zip(positions, await collector.acomplete([requests[p] for p in positions]), strict=True))
-        return [answers[p] for p in range(len(requests))]
+        return self._counted(requests, answers, begun)
 
     def close(self) -> None:
         with self._lock:
             collectors, self._collectors = self._collectors, {}
         for collector in collectors.values():
             collector.close()
+
+    def _counted(
+        self, requests: Sequence[Request], answers: Mapping[int, Completion], begun: float
+    ) -> list[Completion]:
+        """Answers in the order of their requests, with their costs added."""
+        completions = [answers[place] for place in range(len(requests))]
+        self.costs.add(requests, completions, time.perf_counter() - begun)
+        return completions
 
     def _by_model(self, requests: Sequence[Request]) -> list[tuple[Collector, list[int]]]:
         positions: dict[Hashable, list[int]] = {}

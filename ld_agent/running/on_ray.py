@@ -173,7 +173,8 @@ def play_on_ray(
     advanced: Callable[[int], None],
 ) -> None:
     """Play episodes in groups of ``batch`` and write the lines of all, in order, to ``out``. The lines of each group are kept
-    in a file of their own until all are done; an interrupted run plays only what is missing.
+    in a file of their own until all are done, in a folder named after data and config; an interrupted run plays only what
+    is missing.
 
     Args:
         episodes: reads the episodes from the beginning: once to recognize an interrupted run, once to play them.
@@ -181,14 +182,14 @@ def play_on_ray(
         counted, advanced: called with the number of conversations, of all and of each group that is done.
 
     Raises:
-        InputError: the files left next to ``out`` by an interrupted run belong to another run.
+        InputError: two episodes share an id, or the files cannot be written.
         ConfigError, LDAgentError: as in `on_ray`.
     """
-    folder = out.with_name(out.name + ".parts")
     plan, total = _plan(config, episodes(), teacher_forced, batch)
     counted(total)
-    _prepare(folder, plan)
-    parts = [_part(folder, number) for number in range(-(-total // batch))]
+    folder = out.with_name(f"{out.name}.{plan[:16]}")
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [folder / f"{number:08}.jsonl" for number in range(-(-total // batch))]
 
     def waiting() -> Iterator[tuple[int, list[Episode]]]:
         source = iter(episodes())
@@ -218,18 +219,3 @@ def _plan(config: Config, episodes: Iterable[Episode], teacher_forced: bool, bat
         said = [e.id, e.agent, [[t.speaker, t.text, t.at.isoformat()] for t in e.turns]]
         whole.update(json.dumps(said).encode())
     return whole.hexdigest(), len(ids)
-
-
-def _prepare(folder: Path, plan: str) -> None:
-    """Mark a new folder with its plan, or recognize that of an interrupted run."""
-    mark = folder / "plan"
-    if mark.is_file() and mark.read_text(encoding="utf-8") != plan:
-        raise InputError(
-            f"{folder} was left by a run of other data or another config; delete it, or give another --out"
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(mark, plan)
-
-
-def _part(folder: Path, number: int) -> Path:
-    return folder / f"{number:08}.jsonl"

@@ -31,7 +31,6 @@ from ld_agent.memory.when import dated
 from ld_agent.modules.base import MODULES, Models
 from ld_agent.modules.summarizer import Summarizer
 from ld_agent.running.collector import Collectors
-from ld_agent.running.costs import Costs
 from ld_agent.storage.opening import open_store
 
 CHECKED = "en"
@@ -74,7 +73,7 @@ class Resources:
         self.config = config
         self.clock = clock or (lambda: datetime.now(UTC))
         self.models = Models(config, backbone)
-        self.asking, self.costs = Collectors(self.models.complete, self.models.backbone_key), Costs()
+        self.asking = Collectors(self.models.complete, self.models.backbone_key)
         self.store = open_store(config.store.path)
         bound = config.memory.index_mb
         self.indexes = IndexCache(None if bound is None else int(bound * 2**20))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
 
-from ld_agent.running.costs import Cost
+from ld_agent.running.collector import Cost
 from ld_agent.server.errors import ERRORS
 from ld_agent.server.identity import AdminCaller
 

@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from ld_agent.agent import Agent
+from ld_agent.backbones.quiet import return_free_memory
 from ld_agent.conversation import Conversation
 from ld_agent.errors import InputError, LDAgentError, StoreError
-from ld_agent.running.costs import Costs
-from ld_agent.running.free_memory import return_free_memory
+from ld_agent.running.collector import Costs
 from ld_agent.server.errors import ApiError
 from ld_agent.server.memory.shapes import ObserveRequest
 from ld_agent.storage.rows import StoredConversation
@@ -54,7 +54,7 @@ class Service:
         self.config = self.agent.config
         self.costs = Costs()
         for agent in self.agents.values():
-            agent.resources.costs = self.costs
+            agent.resources.asking.costs = self.costs
         self.ready = self.ending = False
         self.count_tokens: Callable[[int, int], None] = lambda prompt, completion: None
         store = self.agent.resources.store

@@ -12,7 +12,7 @@ from ld_agent.backbones.local import LocalBackbone
 from ld_agent.backbones.local.decoding import Row
 from ld_agent.backbones.local.fast_cpu.llama import PACK, LlamaSteps
 from ld_agent.backbones.local.lora import PIECE, AdaptedLinear
-from ld_agent.backbones.local.steps import CausalSteps, PrefixCache, no_adapters
+from ld_agent.backbones.local.steps import CausalSteps, PrefixCache
 
 
 @pytest.mark.parametrize("kind", ["LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"])
@@ -25,7 +25,7 @@ def test_prompts_of_any_length_are_read_as_transformers_reads_them(kind: str, tm
     model = backbone._model
     own = steps_of(backbone, rows)
     assert isinstance(own, LlamaSteps)
-    theirs = CausalSteps(model, no_adapters, PrefixCache(), 2)
+    theirs = CausalSteps(model, lambda names: None, PrefixCache(), 2)
     with torch.inference_mode():
         torch.testing.assert_close(own.prefill(rows), theirs.prefill(rows), rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(own.step(range(9, 15)), theirs.step(range(9, 15)), rtol=1e-4, atol=1e-4)

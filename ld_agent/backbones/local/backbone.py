@@ -69,7 +69,7 @@ class LocalBackbone:
         self._start = loading.decoder_start(self._model)
         self._tokens = ChatTokens(tokenizer, self._start is not None, thinking=thinking)
         self._padding_id = loading.padding_id(tokenizer)
-        self._window = context_window or loading.context_window(self._model.config, tokenizer)
+        self.context_window = context_window or loading.context_window(self._model.config, tokenizer)
         self._lock = threading.Lock()
         self._choice = loading.choice(self._model, tokenizer)
         self._adapters: Any = LoraAdapters(self._model, model)
@@ -79,10 +79,6 @@ class LocalBackbone:
         )
         for name, reference in (adapters or {}).items():
             self.add_adapter(name, reference)
-
-    @property
-    def context_window(self) -> int:
-        return self._window
 
     def add_adapter(self, name: str, reference: str) -> None:
         """Load a LoRA adapter under a name that requests use.
@@ -134,7 +130,7 @@ class LocalBackbone:
         Raises:
             BackboneError: the adapter is unknown, the backbone is closed, or the model failed.
         """
-        targets = [self._tokens.encode_answer(answer)[-(self._window // 2) :] for answer in answers]
+        targets = [self._tokens.encode_answer(answer)[-(self.context_window // 2) :] for answer in answers]
         sized = [replace(r, max_new_tokens=len(target)) for r, target in zip(requests, targets, strict=True)]
         prompts = [self._prompt(request)[0] for request in sized]
         by_length = sorted(range(len(requests)), key=lambda i: len(prompts[i]))
@@ -168,8 +164,8 @@ class LocalBackbone:
     def _prompt(self, request: Request) -> tuple[list[int], int, int]:
         """Return fitting prompt ids, the number of new tokens that fit, and the length of the constant prefix."""
         ids, head = self._tokens.encode(request.messages)
-        limit = max(1, min(request.max_new_tokens, self._window // 2))
-        room = self._window if self._start is not None else self._window - limit
+        limit = max(1, min(request.max_new_tokens, self.context_window // 2))
+        room = self.context_window if self._start is not None else self.context_window - limit
         if len(ids) > room:
             return cut_left(ids, head, room), limit, 0
         prefix = 0

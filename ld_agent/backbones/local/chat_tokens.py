@@ -14,7 +14,7 @@ from typing import Any
 
 from ld_agent.backbones.base import Message
 from ld_agent.backbones.reasoning import CHANNEL, TAG, opened
-from ld_agent.backbones.refusals import alternating
+from ld_agent.backbones.wire import alternating
 from ld_agent.errors import BackboneError
 
 # Private-use characters around a number replace a message's content while the template is rendered; the blanks show

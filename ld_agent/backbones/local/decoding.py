@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from ld_agent.backbones.quiet import first_line
 from ld_agent.errors import BackboneError
 
 Given = TypeVar("Given")
@@ -117,9 +118,8 @@ def _read(forward: Callable[[Sequence[Given]], Tensor], given: Sequence[Given]) 
     try:
         return forward(given)
     except (RuntimeError, ValueError, IndexError) as exc:
-        first = (str(exc).strip().splitlines() or [type(exc).__name__])[0][:200]
         raise BackboneError(
-            f"the model failed on a batch of {len(given)} ({type(exc).__name__}: {first}); "
+            f"the model failed on a batch of {len(given)} ({type(exc).__name__}: {first_line(exc)}); "
             f"try fewer or shorter requests, or another dtype"
         ) from exc
 

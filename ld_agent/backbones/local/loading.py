@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 from ld_agent.backbones.local.decoding import Choice
-from ld_agent.backbones.quiet import quiet_transformers
+from ld_agent.backbones.quiet import first_line, quiet_transformers
 from ld_agent.backbones.weights import resolve_model
 from ld_agent.errors import ModelError
 
 UNKNOWN_WINDOW = 2048
 """Context window of a model whose config and tokenizer name none."""
 
+LLAMA_FAMILY = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 _WINDOW_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "max_target_positions")
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -47,6 +48,16 @@ def load(name: str, source: Path | str, dtype: str, device: str, trust_remote_co
             return model.to(place).eval(), tokenizer
         except Exception as exc:  # transformers, safetensors, the hub client and the driver share no base class
             raise ModelError(_why(name, source, exc)) from exc
+
+
+def is_plain_llama(model: Any) -> bool:
+    """Whether the CPU engine can run a model: it is of the Llama family and every token attends to all tokens before it."""
+    config = model.config
+    if type(model).__name__ not in LLAMA_FAMILY or getattr(config, "sliding_window", None):
+        return False
+    if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
+        return False
+    return bool(config.num_attention_heads % config.num_key_value_heads == 0)
 
 
 def adapter_folder(name: str, reference: str) -> Path:
@@ -166,7 +177,7 @@ def _dtype(dtype: str, device: torch.device) -> torch.dtype:
 def _why(name: str, source: Path | str, exc: Exception) -> str:
     if isinstance(exc, ModelError):
         return str(exc)
-    first = (str(exc).strip().splitlines() or [type(exc).__name__])[0][:200]
+    first = first_line(exc)
     if "trust_remote_code" in str(exc):
         return f"model {name!r} comes with its own code; set backbone.trust_remote_code=true if you trust its authors"
     if isinstance(source, str):

@@ -205,9 +205,6 @@ def _settings(name: str, folder: Path) -> dict[str, Any]:
 def _weights(name: str, folder: Path) -> dict[str, Tensor]:
     file = folder / "adapter_model.safetensors"
     try:
-        if not file.is_file() and (older := folder / "adapter_model.bin").is_file():
-            loaded: dict[str, Tensor] = torch.load(older, map_location="cpu", weights_only=True)
-            return loaded
         return load_file(file)
     except (OSError, SafetensorError, RuntimeError, ValueError) as exc:
         raise ModelError(f"adapter {name!r}: {file} cannot be read ({exc}); save the adapter again") from exc

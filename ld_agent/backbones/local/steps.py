@@ -23,10 +23,6 @@ BatchSteps = Callable[[Sequence[list[int]]], Steps]
 """Makes the steps of one batch from the ids of its prompts."""
 
 
-def no_adapters(rows: Sequence[str | None]) -> None:
-    """The `Select` of a model without adapters, or with its only one built in."""
-
-
 class PrefixCache:
     """Keys and values of the last few constant prompt beginnings, per adapter; the least recently used goes first."""
 

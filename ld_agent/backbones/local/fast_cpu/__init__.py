@@ -15,37 +15,23 @@ from torch import nn
 from ld_agent.backbones.local.fast_cpu.four_bit import FourBitWeights, UnpackedEmbedding
 from ld_agent.backbones.local.fast_cpu.llama import LlamaSteps, is_small, llama_layers
 from ld_agent.backbones.local.fast_cpu.packed import pack_linear_modules
-from ld_agent.backbones.local.steps import (
-    BatchSteps,
-    CausalSteps,
-    PrefixCache,
-    Select,
-    Seq2SeqSteps,
-    no_adapters,
-)
-from ld_agent.running.free_memory import return_free_memory
+from ld_agent.backbones.local.steps import BatchSteps, CausalSteps, PrefixCache, Select, Seq2SeqSteps
+from ld_agent.backbones.quiet import return_free_memory
 
 __all__ = ["steps_for"]
 
 
-def steps_for(
-    model: Any,
-    padding_id: int,
-    *,
-    select: Select = no_adapters,
-    prefixes: PrefixCache | None = None,
-    source: Path | str | None = None,
-) -> BatchSteps:
+def steps_for(model: Any, padding_id: int, *, select: Select, prefixes: PrefixCache, source: Path | str) -> BatchSteps:
     """Choose how a model takes its steps: as written out here, or by transformers' own forward pass.
 
     Args:
-        model: a transformers model. Adapters may be wrapped around its linear modules before or after this call.
+        model: a transformers model, whose weights may be rearranged in place; a large one keeps weights of 4 bits in that
+            form only. Adapters may be wrapped around its linear modules before or after this call.
         select: tells the adapters which one each row of the coming forward passes uses.
-        prefixes: keeps constant prompt beginnings from batch to batch; None: nothing is kept.
-        source: where the model was loaded from. Its weights are then rearranged in place for decoding. None leaves them
-            alone, as a model that is being tuned needs it. A large model then keeps weights of 4 bits in that form only.
+        prefixes: keeps constant prompt beginnings from batch to batch.
+        source: where the model was loaded from.
     """
-    frozen = source is not None and model.device.type == "cpu" and model.dtype == torch.bfloat16
+    frozen = model.device.type == "cpu" and model.dtype == torch.bfloat16
     compact = frozen and not is_small(model) and "fbgemm" in torch.backends.quantized.supported_engines
     weights = FourBitWeights(source if frozen else None, compact)
     if compact:
@@ -58,7 +44,7 @@ def steps_for(
     if model.config.is_encoder_decoder:
         return lambda prompts: Seq2SeqSteps(model, select, prompts, padding_id)
     kind = CausalSteps if layers is None else partial(LlamaSteps, layers=layers)
-    return lambda prompts: kind(model, select, prefixes or PrefixCache(), padding_id)
+    return lambda prompts: kind(model, select, prefixes, padding_id)
 
 
 def _let_go_of_files(model: Any, weights: FourBitWeights) -> None:

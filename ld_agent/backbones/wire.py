@@ -1,20 +1,33 @@
-"""What an endpoint says when it refuses a call, and the same chat in a form that it may take. Knows no connection."""
+"""What goes over the wire to an endpoint and what comes back: its address and key, a chat in a form that it may take, estimated
+tokens, its errors. Opens no connection.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import os
+import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlsplit
 
+from ld_agent.backbones.answer_text import disarmed
 from ld_agent.backbones.base import Message
-from ld_agent.backbones.estimate import as_plain_text
+from ld_agent.backbones.reasoning import OMITTED, text_of
+from ld_agent.errors import ModelError
 
-QUOTED_CHARACTERS = 200
+PLACEHOLDER_KEY = "no-key-needed"
 SHORT_KEY = 8
-"""A key with fewer characters may be part of a word, so it is masked only where it stands alone."""
+"""A key with fewer characters may be part of a word and is no secret, so it is not masked."""
+QUOTED_CHARACTERS = 200
+MESSAGE_OVERHEAD = 8
+_PIECES = re.compile(r"(?P<word>[A-Z]?[a-z]+|  +)|(?P<capitals>[A-Z]+)|(?P<rest> ?[0-9]|[^\x00-\x7f]+|[^ ])")
+_CHARACTERS_A_TOKEN = {"word": 3, "capitals": 2, "rest": 1}
+_REASONING_FIELDS = ("reasoning_content", "reasoning")
 _WORDS = {
     "media": ("image", "audio", "video", "file", "modal", "vision", "content", "string"),
     "tools": ("tool", "function"),
@@ -25,6 +38,54 @@ _WORDS = {
 _CONTINUE = "(Continue this reply without repeating it: {begun})"
 _STATUS = frozenset({400, 404, 415, 422, 500, 501})
 """Some servers call it their own failure."""
+
+
+def address(url: str) -> tuple[str, str]:
+    """Return the endpoint without user, password or query, safe to display, and its host.
+
+    Raises:
+        ModelError: the URL is not an http address.
+    """
+    try:
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError as exc:
+        raise ModelError(
+            f"backbone.base_url is not a URL ({exc}); expected something like http://localhost:8000/v1"
+        ) from exc
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ModelError(
+            f"backbone.base_url={url!r} is not an http address; expected something like http://localhost:8000/v1"
+        )
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}{port}{parts.path}".rstrip("/"), parts.hostname
+
+
+def _is_private(host: str) -> bool:
+    try:
+        number = ipaddress.ip_address(host)
+    except ValueError:
+        return "." not in host or host.endswith((".local", ".localhost", ".internal", ".lan", ".home.arpa"))
+    return number.is_private or number.is_loopback
+
+
+def key(variable: str, host: str, endpoint: str) -> str:
+    """Return the key from an environment variable, or a placeholder for a local or private host.
+
+    Raises:
+        ModelError: a public host needs a key and none is set, or the key has invalid characters.
+    """
+    value = os.environ.get(variable, "").strip()
+    if not value and _is_private(host):
+        return PLACEHOLDER_KEY
+    if not value:
+        raise ModelError(f"{endpoint} needs a key, but the environment variable {variable} is not set; export it")
+    if not value.isascii() or not value.isprintable() or " " in value:
+        raise ModelError(f"the key in the environment variable {variable} has invalid characters; export it again")
+    return value
+
+
+# ---- a chat as an endpoint takes it
 
 
 def alternating(messages: Sequence[Message]) -> list[Message]:
@@ -74,6 +135,57 @@ def refused(sent: Mapping[str, Any], tools: bool, status: int | None, said: str,
     return next((what for what in likely if what not in without), "") if status in _STATUS else ""
 
 
+def estimated_prompt(messages: Sequence[Message]) -> int:
+    """Estimate an upper bound of a prompt's tokens.
+
+    Counts one token per three letters of a lower-case word, per two letters of an upper-case word, per digit, sign and
+    line break, and per non-ASCII byte (no byte-level vocabulary needs more), plus 8 per message and 8 at the end for
+    the template. English prose needs about one token per four letters, so it is overestimated by half; other
+    languages more. Strings that are not words (such as long keys) can exceed the estimate.
+    """
+    return MESSAGE_OVERHEAD + sum(MESSAGE_OVERHEAD + estimated_tokens(m.content) for m in messages)
+
+
+def estimated_tokens(text: str) -> int:
+    return sum(
+        -(-len(piece[0].encode("utf-8", "replace")) // _CHARACTERS_A_TOKEN[str(piece.lastgroup)])
+        for piece in _PIECES.finditer(text)
+    )
+
+
+def as_plain_text(text: str) -> str:
+    """Break chat-template control tokens with a space: ``<|im_end|>`` → ``< |im_end|>``.
+
+    The server tokenizes the rendered prompt as one string, so user text must not contain such tokens. Lone surrogates become
+    ``?``.
+    """
+    return disarmed(text).encode("utf-8", "replace").decode()
+
+
+# ---- what comes back
+
+
+def first_choice(answer: Any) -> Any:
+    """The first choice of an answer or a piece of a stream; None: it has none."""
+    choices = getattr(answer, "choices", None)
+    return choices[0] if isinstance(choices, list) and choices else None
+
+
+def said_by_model(message: Any, *, again: bool = False) -> str | None:
+    """Return the text of a message or a part of it; None: it has no known shape.
+
+    Reasoning in a field of its own becomes a closed block of reasoning, unless text came ``again``.
+    """
+    text = text_of(getattr(message, "content", None), "")
+    reasoned = any(getattr(message, name, None) for name in _REASONING_FIELDS)
+    return f"{OMITTED}{text}" if reasoned and text is not None and not again else text
+
+
+def said(exc: Exception) -> str:
+    """The server's error message."""
+    return error_text(getattr(exc, "body", None)) or str(exc)
+
+
 def error_text(body: Any) -> str:
     """The message in the body of an error, whatever its shape; "" for none."""
     if isinstance(body, list) and body:
@@ -86,20 +198,13 @@ def error_text(body: Any) -> str:
 
 def quoted(text: str, key: str) -> str:
     """Server text in one line, shortened, without the API key that some servers echo."""
-    line = " ".join(_masked(text, key).split())
+    line = " ".join((text.replace(key, "***") if len(key) >= SHORT_KEY else text).split())
     return line if len(line) <= QUOTED_CHARACTERS else f"{line[:QUOTED_CHARACTERS]}…"
 
 
-def _masked(text: str, key: str) -> str:
-    before, *rest = text.split(key)
-    for after in rest:
-        word = len(key) < SHORT_KEY and (before[-1:].isalnum() or after[:1].isalnum())
-        before += (key if word else "***") + after
-    return before
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The delay in seconds that a server requests; a date is relative to the server's clock."""
+def retry_after(exc: Exception) -> float | None:
+    """The delay in seconds that a server requests with an error; a date is relative to the server's clock."""
+    headers = getattr(getattr(exc, "response", None), "headers", None) or {}
     asked = str(headers.get("retry-after"))
     with suppress(ValueError):
         return max(0.0, float(asked))

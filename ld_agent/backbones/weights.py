@@ -74,15 +74,11 @@ def resolve_model(reference: str, sha256: str | None = None) -> Path | str:
                 _verify(_hub_weights(reference), sha256)
             return reference
     path = path.absolute()
-    if path.is_dir():
-        if sha256 is not None:
-            _verify(path / "model.safetensors", sha256)
-        return path
-    if path.suffix != ".gguf":
+    if not path.is_dir() and path.suffix != ".gguf":
         raise ModelError(f"{path} is not a model; give a directory with config.json, or a .gguf file")
     if sha256 is not None:
-        _verify(path, sha256)
-    return _converted(path)
+        _verify(path / "model.safetensors" if path.is_dir() else path, sha256)
+    return path if path.is_dir() else _converted(path)
 
 
 def cache_directory() -> Path:

@@ -7,20 +7,10 @@ from typing import Any
 
 import pytest
 from stage import KEY, Call, Stage
-from tiny_models import EMBEDDED, save_adapter, save_model
+from tiny_models import EMBEDDED, save_adapter
 
 from ld_agent.backbones.endpoint import EndpointBackbone
 from ld_agent.backbones.local import LocalBackbone
-
-
-@pytest.fixture(scope="session")
-def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(tmp_path_factory.mktemp("models") / "llama", "LlamaForCausalLM")
-
-
-@pytest.fixture(scope="session")
-def tiny_bart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(tmp_path_factory.mktemp("models") / "bart", "BartForConditionalGeneration", template=None)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from local_parts import TEXTS, generated, hf_generated, request, steps_of
-from tiny_models import EMBEDDED, save_model
+from tiny_models import save_model
 
 from ld_agent.backbones.answer_text import answer_text
 from ld_agent.backbones.base import Request
@@ -241,18 +241,6 @@ def test_loading_is_quiet(tiny_llama: Path, capfd: pytest.CaptureFixture[str]) -
 
 
 # --- the embedded model -------------------------------------------------------------------------------------------
-
-
-def test_the_embedded_model_in_float32_says_what_transformers_generates(embedded: LocalBackbone) -> None:
-    from transformers import AutoModelForCausalLM
-
-    exact = LocalBackbone(EMBEDDED, dtype="float32", device="cpu")
-    model = AutoModelForCausalLM.from_pretrained(exact._source, dtype=torch.float32)
-    one = request("I'm back from Rome! I saw the Colosseum.", tokens=16)
-    ids = exact.encode_messages(one.messages)
-    out = model.generate(torch.tensor([ids]), max_new_tokens=16, do_sample=False)[0, len(ids) :]
-    assert exact.generate([one])[0].text == exact._tokens.decode(out.tolist()).strip()
-    assert exact.context_window == embedded.context_window == 8192
 
 
 def test_the_four_bit_step_is_as_close_to_float32_as_bfloat16_is(embedded: LocalBackbone) -> None:

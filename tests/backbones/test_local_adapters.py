@@ -28,22 +28,15 @@ def test_every_row_has_the_logits_that_its_adapter_gives_under_peft(
         second = steps.step(following)
         steps.keep([1, 2])
         third = steps.step([11, 12])
-    answers = []
-    for row, name in zip(rows, names, strict=True):
+    for number, (row, name) in enumerate(zip(rows, names, strict=True)):
         model: Any = AutoModelForCausalLM.from_pretrained(tiny_llama, dtype=torch.float32)
-        bare = model
-        if name is not None:
-            model = PeftModel.from_pretrained(model, adapters[name])
+        model = PeftModel.from_pretrained(model, adapters[name]) if name is not None else model
         with torch.no_grad():
-            length = len(row.prompt)
-            token = following[len(answers)]
-            logits = model(torch.tensor([[*row.prompt, token, 10 + len(answers)]])).logits[0]
-        answers.append(logits)
-        torch.testing.assert_close(first[len(answers) - 1], logits[length - 1], rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(second[len(answers) - 1], logits[length], rtol=1e-4, atol=1e-4)
-        del bare
-    for place, number in enumerate([1, 2]):
-        torch.testing.assert_close(third[place], answers[number][-1], rtol=1e-4, atol=1e-4)
+            logits = model(torch.tensor([[*row.prompt, following[number], 10 + number]])).logits[0]
+        torch.testing.assert_close(first[number], logits[-3], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(second[number], logits[-2], rtol=1e-4, atol=1e-4)
+        if number in (1, 2):
+            torch.testing.assert_close(third[number - 1], logits[-1], rtol=1e-4, atol=1e-4)
     assert not torch.allclose(first[0], first[1], atol=0.1)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import torch
+import pytest
 
 SPECIAL = ["<|end|>", "<|start|>", "<|pad|>"]
 TEMPLATE = (
@@ -32,6 +32,7 @@ def byte_tokenizer(template: str | None = TEMPLATE) -> Any:
 
 def save_model(folder: Path, kind: str, template: str | None = TEMPLATE, **settings: Any) -> Path:
     """Write a randomly weighted model of a transformers class with the byte tokenizer."""
+    import torch
     import transformers
 
     torch.manual_seed(0)
@@ -72,6 +73,7 @@ def save_model(folder: Path, kind: str, template: str | None = TEMPLATE, **setti
 
 def save_adapter(folder: Path, base: Path, seed: int, targets: list[str], rank: int = 2, **settings: Any) -> Path:
     """Write a LoRA adapter with PEFT, its factors random and large enough to change what is said."""
+    import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
@@ -84,3 +86,13 @@ def save_adapter(folder: Path, base: Path, seed: int, targets: list[str], rank: 
             torch.nn.init.normal_(parameter, std=0.4)
     adapted.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(tmp_path_factory.mktemp("models") / "llama", "LlamaForCausalLM")
+
+
+@pytest.fixture(scope="session")
+def tiny_bart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(tmp_path_factory.mktemp("models") / "bart", "BartForConditionalGeneration", template=None)

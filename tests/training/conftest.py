@@ -1,24 +1,13 @@
-"""Tiny models and settings for tuning them."""
+"""Settings for tuning tiny models."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from backbones.tiny_models import save_model
 from training_parts import Commands, toy_rows, write
 
 from training.settings import TrainingSettings
-
-
-@pytest.fixture(scope="session")
-def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(tmp_path_factory.mktemp("bases") / "llama", "LlamaForCausalLM")
-
-
-@pytest.fixture(scope="session")
-def tiny_bart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(tmp_path_factory.mktemp("bases") / "bart", "BartForConditionalGeneration", template=None)
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
-"""Plays two short conversations on Ray, where the first worker kills itself once, and in this process; prints both as JSON.
+"""Plays two short conversations on Ray and in this process; prints both as JSON.
 
 Run as a program: Ray asks the machine for its address, which the wall around the tests does not allow.
 """
 
 import json
-import os
-import signal
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -42,20 +40,14 @@ def main(folder: Path) -> None:
             "store": {"path": ":memory:"},
         }
     )
-    killed, out = folder / "killed", folder / "out.jsonl"
+    out = folder / "out.jsonl"
 
     def text(turn: PlayedTurn) -> str:
         values = turn.as_json()
         return json.dumps({key: value for key, value in values.items() if key != "timings_ms"})
 
-    def text_or_death(turn: PlayedTurn) -> str:
-        if not killed.exists():
-            killed.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return text(turn)
-
     done: list[int] = []
-    play_on_ray(config, lambda: EPISODES, out, text_or_death, teacher_forced=True, batch=1, advanced=done.append)
+    play_on_ray(config, lambda: EPISODES, out, text, teacher_forced=True, batch=1, advanced=done.append)
     lines: list[str] = []
     with Agent(config) as agent:
         for _ in replay(agent, EPISODES, lambda turn: lines.append(text(turn)), teacher_forced=True):

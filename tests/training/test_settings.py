@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -127,36 +126,20 @@ def test_the_commands_tune_and_report_errors_in_one_line(
         assert all(word in done.err for word in words), done.err
 
 
-LAUNCHERS = {
-    "torchrun": ["torch.distributed.run", "--nproc_per_node=2", "--standalone"],
-    "accelerate": [
-        "accelerate.commands.launch", "--multi_gpu", "--num_processes=2", "--num_machines=1", "--mixed_precision=no",
-        "--dynamo_backend=no", "--main_process_port={port}",
-    ],
-}  # fmt: skip
-"""Launchers of two processes; with ``use_cpu=true``, those of ``--multi_gpu`` run on CPUs."""
-
-
-def launcher_command(name: str) -> list[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    return [sys.executable, "-m", *(word.format(port=port) for word in LAUNCHERS[name])]
-
-
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_two_processes_equal_one_with_twice_the_batch(
-    launcher: str, settings: Callable[..., TrainingSettings], tmp_path: Path
-):
+def test_two_processes_equal_one_with_twice_the_batch(settings: Callable[..., TrainingSettings], tmp_path: Path):
     """On CPUs (gloo): the curve of one process, and its adapter within rounding."""
     from training.train import tune
 
     same = {"max_steps": 3, "eval_file": str(tmp_path / "train.jsonl"), "eval_steps": 1, "save_steps": 1}
     given = settings(per_device_train_batch_size=12, **same)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
     launched = subprocess.run(
-        [*launcher_command(launcher), "-m", "training.extractor", *assigned(given)],
-        cwd=ROOT, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+        [*launcher, "-m", "training.extractor", *assigned(given)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     assert launched.returncode == 0, launched.stderr[-3000:]
     tune(settings(per_device_train_batch_size=24, output_dir=str(tmp_path / "one"), **same), "extractor")
     curves = [[[row["loss"], row["eval_loss"]] for row in log_of(tmp_path / name)] for name in ("out", "one")]

@@ -20,8 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ld_agent.backbones.local.four_bit_groups import groups, save_groups
-from ld_agent.backbones.local.loading import is_plain_llama
+from ld_agent.backbones.local.four_bit_groups import groups, is_plain_llama, save_groups
 from ld_agent.backbones.quiet import first_line, quiet_transformers
 from ld_agent.errors import ModelError
 

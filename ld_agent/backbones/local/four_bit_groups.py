@@ -3,7 +3,8 @@
 A 16-bit copy of such weights holds no more than they do. Reading a third of the bytes makes decoding on a CPU that much
 faster, and a large model needs no 16-bit copy in memory at all (`fast_cpu.four_bit`).
 
-Nothing is quantised here: a tensor of any other type has no such form. Knows matrices, and nothing of model families.
+Nothing is quantised here: a tensor of any other type has no such form. Knows matrices, and which models are computed with
+them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+LLAMA_FAMILY = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 FILE = "four_bit.safetensors"
 GROUP = 32
 SUPER = 256
@@ -23,6 +25,16 @@ SUPER = 256
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
+
+
+def is_plain_llama(model: Any) -> bool:
+    """Whether the CPU engine can run a model: it is of the Llama family and every token attends to all tokens before it."""
+    config = model.config
+    if type(model).__name__ not in LLAMA_FAMILY or getattr(config, "sliding_window", None):
+        return False
+    if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
+        return False
+    return bool(config.num_attention_heads % config.num_key_value_heads == 0)
 
 
 def groups(data: Bytes, kind: str) -> Bytes | None:

@@ -21,7 +21,6 @@ from ld_agent.errors import ModelError
 UNKNOWN_WINDOW = 2048
 """Context window of a model whose config and tokenizer name none."""
 
-LLAMA_FAMILY = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 _WINDOW_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "max_target_positions")
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -48,16 +47,6 @@ def load(name: str, source: Path | str, dtype: str, device: str, trust_remote_co
             return model.to(place).eval(), tokenizer
         except Exception as exc:  # transformers, safetensors, the hub client and the driver share no base class
             raise ModelError(_why(name, source, exc)) from exc
-
-
-def is_plain_llama(model: Any) -> bool:
-    """Whether the CPU engine can run a model: it is of the Llama family and every token attends to all tokens before it."""
-    config = model.config
-    if type(model).__name__ not in LLAMA_FAMILY or getattr(config, "sliding_window", None):
-        return False
-    if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
-        return False
-    return bool(config.num_attention_heads % config.num_key_value_heads == 0)
 
 
 def adapter_folder(name: str, reference: str) -> Path:

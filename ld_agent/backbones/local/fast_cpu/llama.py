@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ld_agent.backbones.local.decoding import Row
 from ld_agent.backbones.local.fast_cpu.four_bit import FourBitMatrix, FourBitWeights
-from ld_agent.backbones.local.loading import is_plain_llama
+from ld_agent.backbones.local.four_bit_groups import is_plain_llama
 from ld_agent.backbones.local.lora import AdaptedLinear
 from ld_agent.backbones.local.steps import CausalSteps, LayerStates, PrefixCache, Select
 

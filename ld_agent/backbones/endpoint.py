@@ -135,14 +135,10 @@ class EndpointBackbone:
         self._refused: dict[str, set[str]] = {}
         self._without_system: set[str] = set()  # models that refuse the role
         self._openai = openai
-        self._client = openai.AsyncOpenAI(
-            api_key=self._key,
-            base_url=url,
-            # _call keeps the deadline of an answer: the client's timeout restarts with every keep-alive byte.
-            timeout=openai.Timeout(None, connect=min(timeout, CONNECT_SECONDS)),
-            # The client's retries cannot be told from a timeout, and ignore `Retry-After: 0`.
-            max_retries=0,
-        )
+        # _call keeps the deadline of an answer: the client's timeout restarts with every keep-alive byte. The client's retries
+        # cannot be told from a timeout, and ignore `Retry-After: 0`.
+        limit = openai.Timeout(None, connect=min(timeout, CONNECT_SECONDS))
+        self._client = openai.AsyncOpenAI(api_key=self._key, base_url=url, timeout=limit, max_retries=0)
         self._slots = asyncio.Semaphore(CALLS_AT_ONCE)
         self._closing = threading.Lock()
         self._closed = False

@@ -31,9 +31,13 @@ class ScriptedBackbone:
                 self._every[module] = answers
             else:
                 self._once[module] = list(answers)
-        self.context_window = context_window
+        self._window = context_window
         self.requests: list[Request] = []
         self.batches: list[int] = []
+
+    @property
+    def context_window(self) -> int:
+        return self._window
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Answer from the script.

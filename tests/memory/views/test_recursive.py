@@ -158,7 +158,7 @@ def test_an_answer_that_reached_its_limit_while_it_repeats_itself_is_used(
 def test_a_session_too_long_for_the_window_is_split(scene: Scene):
     backbone_window = {"modules.memory": {"max_new_tokens": 20}}
     agent = made(scene, lambda request: "Maya:\n- Maya has bees and honey.", **backbone_window)
-    agent.models.backbone("memory").context_window = 420  # type: ignore[attr-defined]
+    agent.models.backbone("memory")._window = 420  # type: ignore[attr-defined]
     talk = agent.conversation("maya")
     for _ in range(6):
         talk.observe(" ".join(["bees and honey"] * 15), "Maya", START)

@@ -1,33 +1,31 @@
-"""Answer one utterance: read or generate a reply, drop what is made up, and check a denial against what the user said.
+"""Answer one utterance: generate a reply or, if it asks for what was told, one that what was said supports.
 
-Asked "Which city do I live in?", a small model may say that it was not told although its prompt shows "I moved to Oslo.".
-So the reader, where there is one, looks for the answer in one passage after the other, before the generator or when it
-denies; then the question is asked again with the most relevant line before it, or the line is quoted. Knows no store.
+Asked "Which city do I live in?", a small model may say that it was not told although its prompt shows "I moved to Oslo.", or
+make up a city. So the reader, where there is one, looks for the answer in one passage after the other, and the learned check
+judges every answer; then the question is asked again with the most relevant line before it, or the line is quoted. Without a
+check, the model's answer stands. Knows no store.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from ld_agent.backbones.base import Completion
-from ld_agent.checks.invention import Topics, answers_nothing, asks_what_was_told, supported
-from ld_agent.checks.kept import asks_for_memory, deciding, is_true_answer, unquoted
-from ld_agent.checks.learned import StatementCheck
+from ld_agent.checks.kept import asks_for_memory, deciding, true_answers, unquoted
+from ld_agent.checks.learned import Lines, StatementCheck
 from ld_agent.checks.named import names, part_about
-from ld_agent.checks.not_knowing import says_unknown
+from ld_agent.checks.statements import asks, says_unknown
 from ld_agent.errors import BackboneError
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
-from ld_agent.memory.quotes import asks, is_evidence, worths
+from ld_agent.memory.quotes import worths
 from ld_agent.modules.choice import agreed, timely
 from ld_agent.modules.generator import Generator
 from ld_agent.modules.reader import Reader, answer_in
 from ld_agent.modules.replies import only_repeats, reply_text
 from ld_agent.modules.situation import Prompted, Situation
 from ld_agent.modules.summarizer import whole_sentences
-from ld_agent.prompts import as_line, as_name
 from ld_agent.steps import Steps
 from ld_agent.text import SENTENCE_END, stems_of
 from ld_agent.types import Recalled, ReplyOptions, Utterance
@@ -43,7 +41,6 @@ UNDECIDED = "nothing that was said decides it"
 REPEATED = "the model only repeated what had been said; it was asked again"
 LONGEST_QUOTE = 300  # characters
 TRAITS_READ = 3  # in a passage for the reader, at most
-_TAG = re.compile(r"</?\w+>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +64,14 @@ class Answering:
     Args:
         grounded: check answers against what the user said (``modules.generator.grounded``).
         encode: texts → (n, dimension) unit vectors.
-        topics: the nouns of texts.
         reader: looks for the answer in passages; None: the generator answers alone.
-        check: judges whether a passage supports the answer that was read in it; None: every answer counts.
-        reads_first: ask the reader before the generator; False: only when the generator denies knowing.
+        check: judges whether a passage supports an answer; None: no answer is checked.
+        reads_first: ask the reader before the generator; False: only when the generator's answer has no support.
         seen: collects every completion of the model.
     """
 
     generator: Generator
     encode: Callable[[Sequence[str]], Vectors]
-    topics: Topics
     grounded: bool
     reader: Reader | None = None
     reads_first: bool = True
@@ -90,7 +85,7 @@ class Answering:
         options: ReplyOptions | None = None,
         listen: Callable[[], Hear | None] = lambda: None,
         said: Collection[str] | None = None,
-        checked: bool | None = None,
+        checked: bool = False,
     ) -> Steps[Answer]:
         """Answer a rendered situation.
 
@@ -98,24 +93,23 @@ class Answering:
             listen: makes what hears the pieces of one answer as they are generated; an answer that is checked arrives
                 whole, after the check.
             said: sentences not to say again (`repeatable`): an answer of nothing else is asked for once more.
-            checked: what `checks` says; None: it is asked.
+            checked: the answer must be supported by what was said; see `checks`.
         """
-        if not (self.checks(situation, prompted) if checked is None else checked):
+        if self.check is None or not checked:
             return (yield from self._unrepeated(situation, prompted, options, listen, said))
         factual = replace(options or ReplyOptions(), temperature=0.0)  # what was told has one answer: it is not sampled
-        answer = yield from self._checked(situation, prompted, factual)
+        answer = yield from self._checked(self.check, situation, prompted, factual)
         if options is not None and options.max_new_tokens is not None:
             answer = self._shortened(answer, options.max_new_tokens)
         if answer.text and (hear := listen()) is not None:
             hear(answer.text)
         return answer
 
-    def checks(self, situation: Situation, prompted: Prompted) -> bool:
+    def checks(self, situation: Situation) -> bool:
         """Whether the answer is checked against what the user said, because that is what they ask about."""
-        text, may = situation.heard.text, self.grounded and situation.asks_from_memory
-        if self.check is not None:
-            return may and (_asks_whether(situation) or asks_for_memory(self.check, text))
-        return may and asks_what_was_told(text, situation.language.reading, prompted.messages[0].content)
+        if self.check is None or not (self.grounded and situation.asks_from_memory):
+            return False
+        return _asks_whether(situation) or asks_for_memory(self.check, situation.heard.text)
 
     def _unrepeated(
         self,
@@ -153,24 +147,23 @@ class Answering:
         self.seen.append(completion)
         return completion
 
-    def _checked(self, situation: Situation, prompted: Prompted, options: ReplyOptions | None) -> Steps[Answer]:
-        """The supported part of an answer.
-
-        A denial of something the user said is replaced by a second answer, or by a quote.
-        """
-        failed: list[str] = []
+    def _checked(
+        self, check: StatementCheck, situation: Situation, prompted: Prompted, options: ReplyOptions
+    ) -> Steps[Answer]:
+        """An answer that what was said supports: read, generated, generated again, or a quote; or that it was not told."""
         if situation.about:
             situation = _only_about(situation.about, situation)
             prompted = self.generator.prompt_for(situation)
-        read = self._whether(situation)
+        evidence, failed = Evidence(check, situation, self._passages(situation)), list[str]()
+        read = self._whether(evidence)
         if read is None and self.reads_first:
-            read = yield from self._read(situation, failed)
+            read = yield from self._read(evidence, failed)
         if read is not None and not situation.decides:
             return read
         completion = yield from self._completion(prompted, situation, options)
         if read is not None:
             return replace(read, completion=completion)
-        answer = yield from self._doubted(situation, prompted, completion, options, failed)
+        answer = yield from self._doubted(evidence, completion, options, failed)
         return replace(answer, notes=(*failed, *answer.notes))
 
     def _shortened(self, answer: Answer, most: int) -> Answer:
@@ -181,51 +174,39 @@ class Answering:
         return replace(answer, text=text, completion=replace(answer.completion, finish="length"))
 
     def _doubted(
-        self,
-        situation: Situation,
-        prompted: Prompted,
-        completion: Completion,
-        options: ReplyOptions | None,
-        failed: list[str],
+        self, evidence: Evidence, completion: Completion, options: ReplyOptions, failed: list[str]
     ) -> Steps[Answer]:
-        """The supported part of the generator's answer; a denial is checked against what the user said.
+        """The generator's answer if what was said supports it, or else what is read, answered again, or quoted.
 
         Args:
             failed: see `_read`.
         """
-        answer = self._supported(situation, completion, _told(self.generator, situation, prompted))
-        nothing = not completion.text or completion.calls
-        if nothing or (answer.text and not _says_nothing(answer.text, situation) and self._rests(situation, answer)):
+        situation, text = evidence.situation, _reply(completion, evidence.situation)
+        answer = Answer(text, completion)
+        if not completion.text or completion.calls or evidence.support(text):
             return answer
         if not self.reads_first:
-            read = yield from self._read(situation, failed)
+            read = yield from self._read(evidence, failed)
             if read is not None:
-                return replace(read, completion=completion, notes=(*answer.notes, *read.notes))
+                return replace(read, completion=completion)
         words, quote = situation.language.words, self._said_by_user(situation)
         if quote is not None:
             reminded = self.generator.prompt_for(_reminded(situation, quote.text))
             again = yield from self._completion(reminded, situation, options)
-            second = self._supported(situation, again, f"{quote.text}\n{situation.heard.text}")
-            if second.text and not _says_nothing(second.text, situation) and self._rests(situation, second):
-                return replace(second, notes=(*answer.notes, *second.notes, f"asked again, reminded of: {quote.text}"))
+            second = _reply(again, situation)
+            if evidence.support(second):
+                return Answer(second, again, (f"asked again, reminded of: {quote.text}",))
             if quote.id and len(quote.text) <= LONGEST_QUOTE:
-                return replace(answer, text=words.quoting.format(told=quote.text), notes=(*answer.notes, QUOTED))
-        return answer if says_unknown(answer.text, situation.language.reading) else replace(answer, text=words.not_told)
+                return replace(answer, text=words.quoting.format(told=quote.text), notes=(QUOTED,))
+        return answer if says_unknown(text, situation.language.reading) else replace(answer, text=words.not_told)
 
-    def _rests(self, situation: Situation, answer: Answer, *passages: Passage) -> bool:
-        """Whether one of the passages, or of those given, supports an answer."""
-        if self.check is None or not (read := passages or self._passages(situation)):
-            return True
-        heard, lines = situation.heard, [[(said.speaker, said.text) for said in passage] for passage in read]
-        return is_true_answer(self.check, lines, heard.speaker, heard.text, answer.text)
-
-    def _read(self, situation: Situation, failed: list[str]) -> Steps[Answer | None]:
+    def _read(self, evidence: Evidence, failed: list[str]) -> Steps[Answer | None]:
         """The answer that passages agree on, or a timelier one; None: no passage has one, or there is no reader.
 
         Args:
             failed: takes a note if the reader cannot be asked.
         """
-        passages = self._passages(situation) if self.reader is not None else []
+        situation, passages = evidence.situation, evidence.passages
         if self.reader is None or not passages:
             return None
         try:
@@ -234,36 +215,33 @@ class Answering:
             failed.append(f"the reader failed: {exc}")
             return None
         self.seen.extend(completions)
+        texts = [_reply(replace(one, text=answer_in(one.text)), situation) for one in completions]
         reading = situation.language.reading
         found = [
-            (_source(passage, answer.text, reading), answer)
-            for passage, completion in zip(passages, completions, strict=True)
-            if (answer := self._found(situation, passage, completion)) and self._rests(situation, answer, passage)
+            (_source(passage, text, reading), Answer(text, completion))
+            for passage, text, completion, true in zip(passages, texts, completions, evidence.each(texts), strict=True)
+            if true
         ]
         if not found:
             return None
-        said, answer = _chosen(situation.heard, found, situation.language.reading)
-        return replace(answer, notes=(*answer.notes, f"read in: {said.text}"))
+        said, answer = _chosen(situation.heard, found, reading)
+        return replace(answer, notes=(f"read in: {said.text}",))
 
-    def _whether(self, situation: Situation) -> Answer | None:
+    def _whether(self, evidence: Evidence) -> Answer | None:
         """What the user said last that decides whether something is so, as models get yes and no wrong; None: it is not asked."""
-        if self.check is None or not _asks_whether(situation):
+        situation, heard = evidence.situation, evidence.situation.heard
+        if not _asks_whether(situation):
             return None
-        heard, passages, words = situation.heard, self._passages(situation), situation.language.words
-        lines = [[(u.speaker, u.text) for u in passage] for passage in passages]
-        places = deciding(self.check, lines, heard.speaker, heard.text)
-        found = [_source(passages[n], heard.text, situation.language.reading) for n in places]
+        words, places = (
+            situation.language.words,
+            deciding(evidence.check, evidence.lines, heard.speaker, heard.text),
+        )
+        found = [_source(evidence.passages[n], heard.text, situation.language.reading) for n in places]
         if not found:
             alone = self.reads_first and not situation.passed.parameters  # a client's tool may know
             return Answer(words.not_told, Completion("", 0, 0, "stop"), (UNDECIDED,)) if alone else None
         last = max(found, key=lambda said: (bool(said.id), said.at))
         return Answer(words.reason.format(told=last.text), Completion("", 0, 0, "stop"), (f"decided by: {last.text}",))
-
-    def _found(self, situation: Situation, passage: Sequence[Utterance], completion: Completion) -> Answer | None:
-        """The supported answer that the reader found in a passage, if any."""
-        shown = "\n".join([*(f"{said.speaker}: {said.text}" for said in passage), situation.heard.text])
-        answer = self._supported(situation, replace(completion, text=answer_in(completion.text)), shown)
-        return None if not answer.text or _says_nothing(answer.text, situation) else answer
 
     def _passages(self, situation: Situation) -> list[tuple[Utterance, ...]]:
         """What was said, most relevant first, then the traits most relevant to the question as one passage."""
@@ -273,14 +251,6 @@ class Answering:
             order = worths(situation.heard, situation.agent, traits, self.encode, reading).argsort()[::-1]
             traits = [traits[n] for n in order[:TRAITS_READ]]
         return [*situation.passages, *([tuple(traits)] if traits else [])]
-
-    def _supported(self, situation: Situation, completion: Completion, shown: str) -> Answer:
-        """The answer without the sentences that name something the prompt does not contain."""
-        said = reply_text(_text(completion), situation.agent, situation.people, decides=situation.decides)
-        everyone = (*situation.people, situation.agent)
-        text, words = supported(said, shown, self.topics, situation.language.reading, situation.heard.text, everyone)
-        note = f"what the model made up was left out of the reply: {', '.join(words)}"
-        return Answer(text, completion, (note,) if words else ())
 
     def _said_by_user(self, situation: Situation) -> Utterance | None:
         """The line the user said in the chat that is most relevant to the question: a quote or a trait (without id);
@@ -308,13 +278,45 @@ class Answering:
         return [replace(heard, id="", speaker=person, text=text, session=-n) for n, text in enumerate(known, 1)]
 
 
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The passages that a question is answered from, and what they support.
+
+    Attributes:
+        passages: what was said, most relevant first, then traits.
+    """
+
+    check: StatementCheck
+    situation: Situation
+    passages: Sequence[Passage]
+
+    @property
+    def lines(self) -> list[Lines]:
+        """The passages as the check reads them."""
+        return [[(said.speaker, said.text) for said in passage] for passage in self.passages]
+
+    def each(self, answers: Sequence[str]) -> list[bool]:
+        """Whether each answer says something that the passage in its place supports."""
+        heard, reading = self.situation.heard, self.situation.language.reading
+        true = true_answers(self.check, list(zip(self.lines, answers, strict=True)), heard.speaker, heard.text)
+        return [
+            bool(text) and good and not says_unknown(text, reading) for text, good in zip(answers, true, strict=True)
+        ]
+
+    def support(self, answer: str) -> bool:
+        """Whether an answer says something that some passage, if there is any, supports."""
+        if not self.passages:
+            return bool(answer) and not says_unknown(answer, self.situation.language.reading)
+        return any(self.each([answer] * len(self.passages)))
+
+
 def _asks_whether(situation: Situation) -> bool:
     return situation.language.reading.pattern("asks_whether").search(situation.heard.text) is not None
 
 
 def _asks(said: Utterance) -> bool:
     """Whether an utterance only asks, apart from what it quotes."""
-    return asks(replace(said, text=unquoted([("", said.text)])[0][1]))
+    return asks(unquoted([("", said.text)])[0][1])
 
 
 def _chosen(heard: Utterance, found: Sequence[tuple[Utterance, Answer]], reading: Reading) -> tuple[Utterance, Answer]:
@@ -360,39 +362,16 @@ def _only_about(person: str, situation: Situation) -> Situation:
     )
 
 
-def _told(generator: Generator, situation: Situation, prompted: Prompted) -> str:
-    """What a rendered prompt says about the world: its lines without those of a prompt that remembers nothing, and without the
-    agent's own, unless it is asked about itself."""
-    heard = replace(situation.heard, text="")
-    bare = replace(situation, heard=heard, context=(), recalled=(), traits={}, quotes=(), instructions="")
-    framed = (
-        bare,
-        replace(bare, traits={situation.heard.speaker: ("",)}),
-    )  # some lines stand only where there is something
-    frame = {
-        line
-        for one in framed
-        for message in generator.prompt_for(one).messages
-        for line in message.content.splitlines()
-    }
-    for said in situation.context:
-        if not is_evidence(situation.heard, situation.agent, said, situation.language.reading, situation.about):
-            frame |= {as_line(said.text), f"{as_name(said.speaker)}: {as_line(said.text)}", *said.text.splitlines()}
-    lines = (line for message in prompted.messages for line in message.content.splitlines())
-    return "\n".join(line for line in lines if line not in frame and not _TAG.fullmatch(line))
-
-
-def _says_nothing(answer: str, situation: Situation) -> bool:
-    """Whether an answer denies knowing, or repeats the question."""
-    heard, reading = situation.heard, situation.language.reading
-    return says_unknown(answer, reading) or answers_nothing(answer, heard.text, reading, heard.speaker)
-
-
 def _reminded(situation: Situation, line: str) -> Situation:
     """The situation with that line placed right before the question."""
     heard = situation.heard
     text = situation.language.words.reminder.format(told=line, question=heard.text)
     return replace(situation, heard=replace(heard, text=text))
+
+
+def _reply(completion: Completion, situation: Situation) -> str:
+    """What an answer says, without names and stage directions."""
+    return reply_text(_text(completion), situation.agent, situation.people, decides=situation.decides)
 
 
 def _text(completion: Completion) -> str:

@@ -5,19 +5,18 @@ Knows nothing of prompts for replies, of SQL, or of how a model is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ld_agent.checks.attribution import own_traits
 from ld_agent.checks.kept import over, true_traits
 from ld_agent.checks.learned import StatementCheck
-from ld_agent.checks.referents import referring
+from ld_agent.checks.statements import speaks_of_self
 from ld_agent.errors import InputError, StoreError
 from ld_agent.languages import AUTO, detected, language
-from ld_agent.memory.persona_bank import PersonaBank
+from ld_agent.memory.persona_bank import Holds, PersonaBank
 from ld_agent.memory.running import recalled_lines
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.enabled import EnabledViews, Remembered, attempted
@@ -39,6 +38,7 @@ BEFORE = 2
 """Lines before an utterance that are read with it."""
 LEARNED_AT_ONCE = 8
 """Imported lines whose traits are extracted before somebody who waits for a reply is let in."""
+NOTHING_LATER: Mapping[str, Trait] = {}
 CONCERNED = 6
 """A speaker's traits that an utterance may end: those nearest to it."""
 
@@ -195,57 +195,50 @@ class Relation:
         failures = yield from side_by_side([self._learned(waiting), *sessions])
         return not any(failures)
 
-    def _attributed(
-        self, said: Sequence[Utterance], extracted: Sequence[tuple[str, ...]], before: Sequence[str]
-    ) -> list[tuple[str, ...]]:
-        """Attribute the traits of utterances, given in time order, to the person they are about; keep the agent's only
-        if they are its own."""
-        reading = self.models.language.reading
-        extracted = [
-            tuple(trait for raw in traits if (trait := referring(raw, u.text, reading)) is not None)
-            for u, traits in zip(said, extracted, strict=True)
-        ]
-        of_agent = [
-            t for u, traits in zip(said, extracted, strict=True) if u.speaker == self.agent_name for t in traits
-        ]
-        known = self.bank.nearest(of_agent, but=self.agent_name)
-        kept = []
-        for utterance, traits, text_before in zip(said, extracted, before, strict=True):
-            if utterance.speaker == self.agent_name:
-                kept.append(own_traits(traits, utterance.text, reading, known, text_before))
-            else:
-                kept.append(traits)
-                known += traits
-        return kept
-
     def _dated(self, said: Utterance, traits: Sequence[str], before: str) -> tuple[str, ...]:
         """Traits with dates for relative times, because they are read at other times than that of their utterance."""
         return tuple(dated(trait, said.local_at, self.models.language.reading, [before, said.text]) for trait in traits)
 
     def _judged(
         self, check: StatementCheck, said: Utterance, traits: Sequence[str]
-    ) -> tuple[Sequence[str], Sequence[Trait]]:
-        """The traits that an utterance supports, and its speaker's traits that it ends. Writes nothing, as models take time."""
+    ) -> tuple[Sequence[str], Sequence[Trait], Mapping[str, Trait]]:
+        """The traits that an utterance supports, its speaker's traits that it ends, and the later traits that end those of an
+        imported utterance, by text. Writes nothing, as models take time.
+        """
         if not self._told(said):
-            return traits, ()
+            return traits, (), {}
         lines = [*self._before(said), (said.speaker, said.text)]
         near = self.bank.near(said.speaker, said.text, CONCERNED)
         known = [t for t in near if not t.pinned and t.source != said.id and t.last_at <= said.at]
         ended = [known[n] for n in over(check, [(lines[-1:], f"{said.speaker}: {trait.text}") for trait in known])]
-        return true_traits(check, lines, traits, self.models.language.reading, ends=bool(ended)), ended
+        true = true_traits(check, lines, traits, self.models.language.reading, ends=bool(ended))
+        pairs = [(trait, later) for trait in true for later in near if later.at > said.at and later.source != said.id]
+        claims = [([(said.speaker, later.text)], f"{said.speaker}: {trait}") for trait, later in pairs]
+        return true, ended, dict(pairs[n] for n in over(check, claims))
 
-    def _merge(self, learned: Sequence[tuple[Utterance, Sequence[str]]], ended: Sequence[Trait] = ()) -> None:
-        """Store the traits of utterances with when they hold, and what the last of them ends; atomic."""
+    def _merge(
+        self,
+        learned: Sequence[tuple[Utterance, Sequence[str]]],
+        ended: Sequence[Trait] = (),
+        over_by: Mapping[str, Trait] = NOTHING_LATER,
+    ) -> None:
+        """Store the traits of utterances with when they hold, and what the last of them ends; atomic.
+
+        Args:
+            over_by: the later traits that end those of the last utterance, by text.
+        """
         with self._store.writing(self.key):
             # What another process has learned counts too; `refresh` would wait for locks that precede the store's.
             if self._store.version(self.key) != self._version:
                 self.bank.drop_mirror()
             for trait in ended:
                 self.bank.end(trait.id, learned[-1][0].at, learned[-1][0].id)
-            reading = self.models.language.reading
-            self.bank.merge(
-                learned, {(u.id, text): held(text, u.local_at, reading) for u, texts in learned for text in texts}
-            )
+            holds = {(u.id, text): self._held(u, text, over_by.get(text)) for u, texts in learned for text in texts}
+            self.bank.merge(learned, holds)
+
+    def _held(self, said: Utterance, text: str, over_by: Trait | None) -> Holds:
+        begins, until = held(text, said.local_at, self.models.language.reading)
+        return begins, until if over_by is None else min(filter(None, (until, over_by.holds_from or over_by.at)))
 
     def _before(self, said: Utterance) -> list[tuple[str, str]]:
         """What was said right before an utterance in its session."""
@@ -253,6 +246,10 @@ class Relation:
         ids = [f"u{n}" for n in range(max(number - BEFORE, 1), number)]
         before = self._store.utterances_by_id(self.key, ids)
         return [(u.speaker, u.text) for i in ids if (u := before.get(i)) is not None and u.session == said.session]
+
+    def _may_have_traits(self, said: Utterance) -> bool:
+        """Whether an utterance may give its speaker traits: "Your son Jakob is four!" gives the agent no son."""
+        return said.speaker != self.agent_name or speaks_of_self(said.text, self.models.language.reading)
 
     def _told(self, said: Utterance) -> str:
         """What an utterance tells; "" for a stock phrase."""
@@ -271,15 +268,18 @@ class Relation:
             extractor = Extractor(self.models, settings.prompting, settings.grounded)
             extracted = yield from extractor.steps([self._told(u) for u in utterances], answered)
             if self.resources.config.personas.attribution:
-                extracted = self._attributed(utterances, extracted, answered)
+                pairs = zip(utterances, extracted, strict=True)
+                extracted = [traits if self._may_have_traits(u) else () for u, traits in pairs]
             check = self.resources.check_for(self.models.language.code)
             learned = list(zip(utterances, extracted, answered, strict=True))
             if check is None:
                 self._merge([(u, self._dated(u, traits, before)) for u, traits, before in learned])
                 return
             for u, traits, before in learned:  # in turn, because a line may end what the one before told
-                true, ended = self._judged(check, u, traits)
-                self._merge([(u, self._dated(u, true, before))], ended)
+                true, ended, over_by = self._judged(check, u, traits)
+                written = self._dated(u, true, before)
+                by_text = {text: over_by[trait] for trait, text in zip(true, written, strict=True) if trait in over_by}
+                self._merge([(u, written)], ended, by_text)
 
         return (yield from attempted(self._store, self.key, TRAITS, list(by_id), learn, "for their traits"))
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from ld_agent.answering import Answering
 from ld_agent.backbones.base import Completion, Message
-from ld_agent.checks.invention import asks_for_facts
 from ld_agent.checks.kept import outdated
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.named import asked_about
+from ld_agent.checks.statements import asks_for_facts
 from ld_agent.errors import InputError, ReplyStopped
 from ld_agent.languages import Words
 from ld_agent.languages.reading import Reading
@@ -72,6 +72,7 @@ class Turn:
         heard: u', the utterance to answer; the last one of its session.
         on_text: called with each piece of the reply as it is generated.
         interruptible: a KeyboardInterrupt, such as Ctrl-C, ends the reply as `ReplyStopped` does.
+        checked: the utterance asks for what was told, and the answer must be supported by it.
         decision: whether the answer called the utterance worth remembering; "": it was not asked.
         options: overrides of the config for this reply.
     """
@@ -88,6 +89,7 @@ class Turn:
     quotes: tuple[Utterance, ...] = ()
     passages: tuple[tuple[Utterance, ...], ...] = ()
     notes: list[str] = field(default_factory=list)
+    checked: bool = False
     decision: str = ""
     _prompted: Prompted = field(default_factory=lambda: Prompted(()))
     _seen: list[Completion] = field(default_factory=list)
@@ -164,9 +166,13 @@ class Turn:
         self.watch.lap("recall")
         bank, agent = self.relation.bank, self.relation.agent_name
         self.traits = dict(bank.select(self._everyone(), query.vector, self.heard.at, agent))
-        said = self._holding(self._said_then())
+        asked = Situation(agent, self.heard, language=self.relation.models.language, passed=self.options.passed)
+        self.checked = self._answering().checks(asked)
+        running = [u for u in self.cache.utterances if u.id != self.heard.id] if self.checked else []
+        said = self._holding([*self._said_then(), *running])
         about = asked_about(self.heard.text, (*self._everyone(), *(u.speaker for u in said)), self._reading)
-        self.quotes, self.passages = self._quotes(said, about), self._passages(said, about)
+        self.quotes = self._quotes([u for u in said if u not in running], about)
+        self.passages = self._passages(said, about) if self.checked else ()
         return replace(self._situation(about), passed=self.options.passed)
 
     def _recall(self, query: Query) -> Steps[None]:
@@ -288,9 +294,8 @@ class Turn:
         """The model's answer; its decision whether the utterance is worth remembering, if any, is noted."""
         views = self.relation.views
         answering = self._answering()
-        checked = answering.checks(situation, prompted)
-        self._said_before = before = None if checked else self._not_to_be_repeated()
-        answer = yield from answering.steps(situation, prompted, self._seeded(), self._listener, before, checked)
+        self._said_before = before = None if self.checked else self._not_to_be_repeated()
+        answer = yield from answering.steps(situation, prompted, self._seeded(), self._listener, before, self.checked)
         self.notes += answer.notes
         self.notes += answer.completion.notes
         self._finish, self._why_none = answer.completion.finish, answer.completion.why_none("generator")
@@ -312,7 +317,6 @@ class Turn:
         return Answering(
             self._generator(),
             resources.encoder.encode,
-            resources.topics.extract,
             modules.generator.grounded,
             Reader(self.relation.models) if modules.reader.passages else None,
             modules.reader.asked == "first",

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ld_agent.checks.enumerations import listed
 from ld_agent.datasets import format_of, load_dialogues
 from ld_agent.datasets.dialogsum import Dialogue, named_dialogue
 from ld_agent.languages import ENGLISH
@@ -87,7 +86,7 @@ def _sentence(person: str, facts: Sequence[str]) -> str:
     others = [fact for fact in facts if not fact.startswith(begin)]
     if not same:
         return " ".join(others)
-    return " ".join([f"{begin}{listed(same, ENGLISH.rules.clauses)}.", *others])
+    return " ".join([f"{begin}{ENGLISH.named(same)}.", *others])
 
 
 def joined(dialogues: Sequence[Dialogue], longest: int) -> list[Dialogue]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ld_agent.checks.attribution import speaks_of_self
 from ld_agent.checks.learned import ASKED, ENDED, LASTING, SUPPORTED, Lines, Pair, StatementCheck, answering
+from ld_agent.checks.statements import ASKS, speaks_of_self
 from ld_agent.languages.reading import Reading
 from ld_agent.prompts import as_name
 from ld_agent.text import SENTENCE_END, stems_listed, stems_of
@@ -36,7 +36,6 @@ OWN_WORDS = 60
 FEWEST, MOST = 3, 30
 """Words of a sentence that may be stored as it was said."""
 NO_LEAST: Mapping[str, float] = {}
-ASKS = ("?", "？")
 QUOTE = "\0"
 """Stands for what is quoted."""
 QUOTED = re.compile(r"[\"“]\S+\s+\S+\s+\S[^\"”]*[\"”]")
@@ -156,10 +155,10 @@ def _stated(lines: Lines, asker: str) -> Lines:
     return [(who, " ".join(sentences)) for who, sentences in said if sentences]
 
 
-def is_true_answer(check: StatementCheck, passages: Sequence[Lines], asker: str, question: str, answer: str) -> bool:
-    """Whether some of the passages support an answer."""
-    claim = answering(asker, question, answer)
-    return bool(check.probabilities([(unquoted(lines), claim) for lines in passages])[:, SUPPORTED].max() >= ANSWERS)
+def true_answers(check: StatementCheck, answers: Sequence[tuple[Lines, str]], asker: str, question: str) -> list[bool]:
+    """Whether the passage beside each answer to a question supports it."""
+    pairs = [(unquoted(lines), answering(asker, question, answer)) for lines, answer in answers]
+    return [bool(true >= ANSWERS) for true in check.probabilities(pairs)[:, SUPPORTED]]
 
 
 def outdated(

@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ld_agent.checks.subjects import NAME_END
 from ld_agent.languages.reading import Reading
 from ld_agent.text import questions
 from ld_agent.types import Utterance
 
+NAME_END = r"(?![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"
+"""No letter follows, except in languages without spaces, or whose particles follow a name directly."""
 _ADDRESSED = r"(?!\s*(?:[,.!?;:，。！？]|$))"
 """Does not follow a name in "Thanks, Melanie!"."""
 

@@ -114,13 +114,10 @@ class SummarizerSection(ModuleSection):
     """The summarizer's own keys.
 
     Attributes:
-        attribution: reassign a clause that names the wrong person to the person who said it about themselves, if the
-            conversation shows who that is; false: keep summaries as the model wrote them.
         prompting: ``paper`` asks for at most 20 words (LD-Agent, appendix D.1); ``brief`` is the prompt that the
             summarizer was tuned with.
     """
 
-    attribution: bool = True
     prompting: Literal["brief", "paper"] = "brief"
 
 
@@ -316,15 +313,11 @@ class PersonasSection(Section):
     Attributes:
         cap: maximum number of one speaker's traits in a prompt; 0: none.
         user_cap, agent_cap: the same for everyone but the agent, and for the agent; null: ``cap`` (LD-Agent, Table 2).
-        attribution: what the agent says about someone else, or repeats of what is known of them, is not a trait of the
-            agent, and traits keep the people and names that they are about. False is the paper: every trait belongs to
-            whoever said it.
+        attribution: an utterance in which the agent says nothing of itself gives it no trait. False is the paper: every
+            trait belongs to whoever said it.
         merge_similarity: cosine at and above which two traits of a speaker are one.
-        topic_similarity: cosine at and above which two traits are about the same topic, so that one may supersede the
-            other; two that give one thing its value (where one lives, one's age) need no such likeness.
         recency: weight of recency against relevance in the selection; 0 is relevance alone.
-        reconcile: a trait that repeats another is counted, and one that contradicts another supersedes it. False is the
-            paper: every trait is added.
+        reconcile: a trait that repeats another is counted. False is the paper: every trait is added.
     """
 
     cap: Count = 8
@@ -332,7 +325,6 @@ class PersonasSection(Section):
     agent_cap: Count | None = None
     attribution: bool = True
     merge_similarity: Cosine = 0.88
-    topic_similarity: Cosine = 0.5
     recency: Share = 0.1
     reconcile: bool = True
 

@@ -7,11 +7,11 @@ another language. Knows no text.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from ld_agent.languages.dates import Dates
-from ld_agent.languages.rules import Clauses, Referents, Rules, patterns_of
+from ld_agent.languages.rules import Rules, patterns_of
 
 LONGEST_REQUEST = 300
 """Characters of a sentence that may ask to forget something."""
@@ -40,16 +40,6 @@ class Reading:
         """The words of a list of `Rules`, in every language."""
         return [word for rules in self._rules for word in getattr(rules, key)]
 
-    @property
-    def clauses(self) -> Sequence[Clauses]:
-        """`Rules.clauses` of each language."""
-        return [rules.clauses for rules in self._rules]
-
-    @property
-    def referents(self) -> Sequence[Referents]:
-        """`Rules.referents` of each language."""
-        return [rules.referents for rules in self._rules]
-
     @cached_property
     def stop_words(self) -> frozenset[str]:
         """`Rules.stop_words` of every language."""
@@ -60,16 +50,6 @@ class Reading:
         """The stop words, and `Rules.not_searched`, of every language."""
         return self.stop_words.union(self.words("not_searched"))
 
-    @cached_property
-    def turned(self) -> Mapping[str, str]:
-        """`Rules.turned` of every language."""
-        return {word: to for rules in reversed(self._rules) for word, to in rules.turned.items()}
-
-    @cached_property
-    def slots(self) -> Sequence[tuple[str, re.Pattern[str]]]:
-        """`Rules.slots` of every language."""
-        return [(name, re.compile(pattern, re.IGNORECASE)) for rules in self._rules for name, pattern in rules.slots]
-
     def asked_to_forget(self, sentence: str) -> str | None:
         """What a sentence asks to forget; "": what was said last; None: nothing."""
         matches = (pattern.fullmatch(sentence) for pattern in self._asks_to_forget)
@@ -79,16 +59,6 @@ class Reading:
     @cached_property
     def _asks_to_forget(self) -> Sequence[re.Pattern[str]]:
         return [re.compile(rules.asks_to_forget) for rules in self._rules if rules.asks_to_forget]
-
-    @cached_property
-    def numerals(self) -> Mapping[str, str]:
-        """`Rules.numerals` of every language."""
-        return {word: digits for rules in reversed(self._rules) for word, digits in rules.numerals.items()}
-
-    @cached_property
-    def tastes(self) -> frozenset[str]:
-        """`Rules.tastes` of every language."""
-        return frozenset(self.words("tastes"))
 
     @cached_property
     def _stemmers(self) -> Sequence[tuple[str, frozenset[str]]]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ld_agent.checks.contradiction import negated
 from ld_agent.checks.named import occurs
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.index.lexical import stems
@@ -63,7 +62,8 @@ class Correction:
             len(wanted) == 1 and not self._content(sentence, names) <= wanted
         ):  # "I sing." is not all of "I sing in a choir."
             return False
-        return not self.new or negated(sentence, self.reading) == negated(self.old, self.reading)
+        denies = self.reading.pattern("negated").search
+        return not self.new or (denies(sentence) is None) == (denies(self.old) is None)
 
     def _content(self, text: str, names: str) -> set[str]:
         return content(text, self.reading, names)

@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from ld_agent.checks.east_asian_numbers import chinese_number
 from ld_agent.languages.dates import Dates, Kind, Unit
+from ld_agent.languages.numbers import chinese_number
 from ld_agent.languages.reading import Reading
 
 DAY = 86_400.0

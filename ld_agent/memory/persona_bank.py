@@ -1,8 +1,7 @@
 """The persona banks P_u, P_a, …: the traits of every speaker of one conversation (LD-Agent, section 2.3).
 
-A trait that repeats a known one is counted, not stored again; one that contradicts an older trait on the same topic
-supersedes it. What was superseded, or was said to have ended, is kept as history with the time of its end. Traits for
-a prompt are selected by relevance and recency. Asks no model: traits arrive as text.
+A trait that repeats a known one is counted, not stored again. What was said to have ended is kept as history with the time of
+its end. Traits for a prompt are selected by relevance and recency. Asks no model: traits arrive as text.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 
-from ld_agent.checks.contradiction import contradicts, differ, same_slot
 from ld_agent.config.sections import PersonasSection
 from ld_agent.errors import InputError
+from ld_agent.languages.numbers import numbers
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
 from ld_agent.memory.index.base import Progress, no_progress
@@ -24,7 +23,6 @@ from ld_agent.storage.store import Store
 from ld_agent.types import Trait, Utterance, as_known, least_trusted, listed
 
 RECENCY_SECONDS = 30 * 86_400.0
-NEAREST = 100
 Holds = tuple[datetime | None, datetime | None]
 """From when and until when a trait holds; None: not said."""
 OPEN: Holds = (None, None)
@@ -74,7 +72,7 @@ class PersonaBank:
         fresh = self._encoded([trait for trait, vector in stored if vector is None])
         banks: dict[str, SpeakerTraits] = {}
         for trait, vector in stored:
-            bank = banks.setdefault(trait.speaker, SpeakerTraits(self._encoder.dimension, self._reading))
+            bank = banks.setdefault(trait.speaker, SpeakerTraits(self._encoder.dimension))
             bank.add(trait, fresh[trait.id] if vector is None else vector)
         return banks
 
@@ -160,25 +158,21 @@ class PersonaBank:
             raise
 
     def _bank(self, speaker: str) -> SpeakerTraits:
-        return self._banks.setdefault(speaker, SpeakerTraits(self._encoder.dimension, self._reading))
+        return self._banks.setdefault(speaker, SpeakerTraits(self._encoder.dimension))
 
     def _add(
         self, speaker: str, text: str, at: datetime, source: str, channel: str = "chat", holds: Holds = OPEN
     ) -> None:
         vector, bank = self._encoder.encode([text])[0], self._bank(speaker)
-        least = min(self._settings.merge_similarity, self._settings.topic_similarity)
+        least = self._settings.merge_similarity
         rivals = list(bank.rivals(text, vector, least, microseconds(at))) if self._settings.reconcile else []
-        newer = [t for _, t, cosine in rivals if t.last_at > at and self._overrules(t.text, text, cosine)]
-        overruled = [
+        same = [(cosine, row) for row, t, cosine in rivals if self._is(text, t.text, cosine)]
+        doubted = [  # by a document, and now said by the person
             row
-            for row, t, cosine in rivals
-            if not (t.pinned or t.last_at > at or _less_trusted(channel, t.channel))
-            and (
-                self._overrules(text, t.text, cosine)
-                or (_less_trusted(t.channel, channel) and self._is(text, t.text, cosine))  # now said by the person
-            )
+            for _, row in same
+            if (t := bank.traits[row]).last_at <= at and not t.pinned and _less_trusted(t.channel, channel)
         ]
-        same = [(cosine, row) for row, t, cosine in rivals if row not in overruled and self._is(text, t.text, cosine)]
+        same = [one for one in same if one[1] not in doubted]
         if same:
             row = max(same)[1]
             trait = bank.traits[row]
@@ -190,27 +184,19 @@ class PersonaBank:
         if same or begins or until:
             held = replace(trait, holds_from=begins or trait.holds_from, holds_until=until or trait.holds_until)
             self._update(bank, row, held)
-        if newer and source and not same:  # imported, and no longer so by now
-            since = min(newer, key=lambda t: t.holds_from or t.at)
-            ended = _ended(bank.traits[row], since.holds_from or since.at, since.source)
-            self._update(bank, row, replace(ended, superseded_by=since.id))
-        for row in overruled:
-            older = bank.traits[row]
-            older = _ended(older, begins or at, source) if source else older  # a configured persona has no time
-            self._update(bank, row, replace(older, superseded_by=trait.id))
+        for row in doubted:
+            self._update(bank, row, replace(_ended(bank.traits[row], begins or at, source), superseded_by=trait.id))
 
     def _update(self, bank: SpeakerTraits, row: int, trait: Trait) -> None:
         self._shelf.update(trait)
         bank.put(row, trait)
 
-    def _overrules(self, newer: str, older: str, similarity: float) -> bool:
-        one_topic = similarity >= self._settings.topic_similarity or same_slot(newer, older, self._reading)
-        return one_topic and contradicts(newer, older, self._reading)
-
     def _is(self, newer: str, older: str, similarity: float) -> bool:
-        return newer == older or (
-            similarity >= self._settings.merge_similarity and not differ(newer, older, self._reading)
-        )
+        """Whether two traits are one: close embeddings, the same numbers, and both or neither denied."""
+        if newer == older or similarity < self._settings.merge_similarity:
+            return newer == older
+        denies, (counts, others) = self._reading.pattern("negated").search, (numbers(newer), numbers(older))
+        return (denies(newer) is None) == (denies(older) is None) and {n for _, n in counts} == {n for _, n in others}
 
     def select(
         self, speakers: Sequence[str], query: Vectors, at: datetime, agent: str | None = None
@@ -245,14 +231,6 @@ class PersonaBank:
                 if trait.channel != "chat":
                     by_trait.setdefault((speaker, trait.text), []).append(trait.channel)
         return {named: least_trusted(channels) for named, channels in by_trait.items()}
-
-    def nearest(self, texts: Sequence[str], but: str) -> list[str]:
-        """The `NEAREST` traits to each text, of every speaker except ``but``."""
-        if not texts:
-            return []
-        vectors = self._encoder.encode(texts)
-        others = [bank for speaker, bank in self._banks.items() if speaker != but]
-        return [trait.text for bank in others for trait in bank.nearest(vectors, NEAREST)]
 
     def near(self, speaker: str, text: str, most: int) -> list[Trait]:
         """The active traits of a speaker that are nearest to a text."""

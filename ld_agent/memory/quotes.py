@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.checks.named import part_about, part_asked, tells_of
+from ld_agent.checks.statements import asks
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.lexical import stems
@@ -131,7 +132,7 @@ def worths(
         [
             COVER * len(asked & _stems(utterance.text, reading)) / max(len(asked), 1)
             + SPEAKER * (utterance.speaker == about)
-            + DETAIL * (not asks(utterance))
+            + DETAIL * (not asks(utterance.text))
             for utterance in said
         ]
     )
@@ -169,11 +170,6 @@ def _about(heard: Utterance, agent: str, reading: Reading) -> str:
     return agent if reading.pattern("second_person").search(heard.text) else ""
 
 
-def asks(utterance: Utterance) -> bool:
-    """Whether an utterance ends with a question."""
-    return utterance.text.rstrip().endswith(("?", "？"))
-
-
 def _answered(said: Sequence[Utterance], place: int) -> tuple[int, ...]:
     """The index of the question that an utterance answers, if any."""
     before = said[place - 1] if place else None
@@ -181,6 +177,6 @@ def _answered(said: Sequence[Utterance], place: int) -> tuple[int, ...]:
         before is not None
         and before.session == said[place].session
         and before.speaker != said[place].speaker
-        and asks(before)
+        and asks(before.text)
     )
     return (place - 1,) if answers and len(said[place].text.split()) <= 8 else ()

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ld_agent.checks.contradiction import slot
-from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.rough import WORTH_IT, RoughVectors, contenders
 from ld_agent.storage.columns import EPOCH, microseconds
@@ -26,15 +24,13 @@ class SpeakerTraits:
         traits: (n,) the traits themselves.
     """
 
-    def __init__(self, dimension: int, reading: Reading) -> None:
-        self._reading = reading
+    def __init__(self, dimension: int) -> None:
         self.traits: list[Trait] = []
         self._vectors = np.empty((0, dimension), np.float32)
         self._rough = RoughVectors(dimension)
         self._times = np.empty((3, 0), np.int64)  # learned at, last mentioned, holds until; microseconds
         self._flags = np.empty((2, 0), np.bool_)  # active, pinned
         self._by_text: dict[str, list[int]] = {}
-        self._by_slot: dict[str, list[int]] = {}
 
     def __len__(self) -> int:
         return len(self.traits)
@@ -46,8 +42,6 @@ class SpeakerTraits:
             self._reserve(int(n * GROWTH) + 16)
         self._vectors[n] = vector
         self._by_text.setdefault(trait.text, []).append(n)
-        if stated := slot(trait.text, self._reading):
-            self._by_slot.setdefault(stated[0], []).append(n)
         self.traits.append(trait)
         self.put(n, trait)
 
@@ -76,18 +70,15 @@ class SpeakerTraits:
         return self._rough.cosines(self._vectors[:n], vector) if n >= WORTH_IT else (self.cosines(vector), ROUNDING)
 
     def rivals(self, text: str, vector: Vectors, least: float, at: int) -> Iterator[tuple[int, Trait, float]]:
-        """Traits that held when a text was said and may repeat or contradict it: (row, trait, cosine), in row order.
+        """Traits that held when a text was said and may repeat it: (row, trait, cosine), in row order.
 
         Args:
-            least: minimum cosine; the same text, or a value for the same attribute, always counts.
+            least: minimum cosine; the same text always counts.
             at: when it was said, in microseconds since the epoch; what was over by then is excluded.
         """
         cosines, off = self._rough_cosines(vector)
         holding = self._times[2, : len(self.traits)] > at
-        always = {
-            *self._by_text.get(text, ()),
-            *(self._by_slot.get(stated[0], ()) if (stated := slot(text, self._reading)) else ()),
-        }
+        always = set(self._by_text.get(text, ()))
         rows = np.array(sorted({*np.flatnonzero(holding & (cosines + off >= least)).tolist(), *always}), np.intp)
         for row, cosine in zip(rows.tolist(), np.vecdot(self._vectors[rows], vector).tolist(), strict=True):
             if holding[row] and (cosine >= least or row in always):

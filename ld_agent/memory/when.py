@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache, partial
 
-from ld_agent.checks.east_asian_numbers import chinese_number
-from ld_agent.checks.numbers import numbers
 from ld_agent.languages.dates import Dates
+from ld_agent.languages.numbers import chinese_number, numbers
 from ld_agent.languages.reading import Reading
 from ld_agent.languages.relative import Form, Relative, RelativeKind
 from ld_agent.memory.dates import dates_named

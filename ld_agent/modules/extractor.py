@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from ld_agent.backbones.base import Completion, Message
-from ld_agent.checks.listed_traits import listed_traits
-from ld_agent.checks.numbers import counted, numbers
 from ld_agent.languages.reading import Reading
 from ld_agent.modules.base import Models
+from ld_agent.modules.listed_traits import listed_traits
 from ld_agent.steps import Steps, run
 from ld_agent.text import EAST_ASIAN, HANGUL, first_paragraph, halves, stems_of, words_of
 
@@ -62,7 +61,7 @@ class Extractor:
 
     def __init__(self, models: Models, prompting: str = "direct", grounded_only: bool = True) -> None:
         self._models = models
-        self._believe = grounded if grounded_only else numbers_said
+        self._grounded_only = grounded_only
         self._prompt = models.prompt(f"extractor_{prompting}")
         self._shows_before = prompting == "brief"
         self._reasoned = prompting == "chain_of_thought"
@@ -97,7 +96,9 @@ class Extractor:
     def _read(self, completion: Completion, part: str, before: str) -> tuple[str, ...]:
         text = completion.text if completion.finish == "stop" else UNFINISHED.sub("", completion.text)
         shown = f"{_end_of(before)} {part}" if self._shows_before else part
-        return parse_traits(text, shown, self._models.language.reading, self._believe, reasoned=self._reasoned)
+        return parse_traits(
+            text, shown, self._models.language.reading, grounded_only=self._grounded_only, reasoned=self._reasoned
+        )
 
     def prompt_for(self, text: str, before: str = "") -> tuple[Message, ...]:
         """Render the prompt for an utterance that fits the window, with the previous one; training uses the same
@@ -148,8 +149,8 @@ def parse_traits(
     answer: str,
     utterance: str,
     reading: Reading,
-    believe: Callable[[str, str, Reading], bool] | None = None,
     *,
+    grounded_only: bool = True,
     reasoned: bool = False,
 ) -> tuple[str, ...]:
     """Parse the traits in a model's answer about an utterance.
@@ -158,7 +159,7 @@ def parse_traits(
         answer: the model's text: sentences, a list, JSON, a chain of thought that ends in "Traits:", or some way of
             saying that there are none.
         utterance: the source of the traits.
-        believe: (trait, utterance, reading) → keep it; default: `grounded`.
+        grounded_only: see `grounded`.
         reasoned: the answer is a chain of thought, in which only the part after "Traits:" counts.
 
     Returns:
@@ -176,7 +177,7 @@ def parse_traits(
         trait = _tidied(sentence, reading)
         if trait is None or (len(stated) < len(sentences) and not FIRST_PERSON.match(trait)):
             continue  # text after "no trait" is probably an explanation
-        if (believe or grounded)(trait, utterance, reading):
+        if not grounded_only or grounded(trait, utterance, reading):
             traits.setdefault(trait.casefold(), trait)
     return tuple(traits.values())[:MOST_TRAITS]
 
@@ -221,15 +222,9 @@ def _tidied(sentence: str, reading: Reading) -> str | None:
 
 
 def grounded(trait: str, utterance: str, reading: Reading) -> bool:
-    """Whether a trait shares a content word with the utterance and has no other number; forms of one stem count as one word.
+    """Whether a trait shares a content word with the utterance; forms of one stem count as one word.
 
     A trait without Latin letters is accepted, because its words cannot be separated here.
     """
     said, stems = stems_of(utterance, reading), stems_of(trait, reading)
-    shares = any(stem in said for stem in stems) or not re.search(r"[a-zA-Z]", trait)
-    return shares and numbers_said(trait, utterance, reading)
-
-
-def numbers_said(trait: str, utterance: str, reading: Reading) -> bool:
-    """Whether an utterance has every number of a trait; "a dog" may be 1 dog."""
-    return {value for _, value in counted(trait, reading)} <= {"1", *(value for _, value in numbers(utterance))}
+    return any(stem in said for stem in stems) or not re.search(r"[a-zA-Z]", trait)

@@ -29,8 +29,8 @@ class Situation:
         context: M_S, the running session before it, oldest first.
         recalled: m, best first.
         quotes: verbatim utterances of earlier sessions, oldest first.
-        passages: what was said in earlier sessions, most relevant first, each line with what led up to it; for the reader
-            alone, not in the prompt.
+        passages: what was said that may answer a question about what was told, most relevant first, each line with what led up
+            to it; not in the prompt.
         traits: P_u and P_a: traits by speaker, the agent's under its own name.
         people: everyone else who takes part.
         steps: instructions of the memory mechanisms on how to use what was recalled.

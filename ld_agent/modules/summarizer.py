@@ -2,7 +2,7 @@
 
 A session is summarised in one call. A session too long for the model's window is summarised in parts, whose summaries
 are merged. An answer that is not a summary is replaced by the session's most typical sentences and marked as a
-fallback. Clauses that name the wrong person are corrected.
+fallback.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from datetime import datetime
 from typing import TypeVar
 
 from ld_agent.backbones.base import Completion, Message, Request
-from ld_agent.checks.subjects import Encode, corrected
 from ld_agent.config.sections import SummarizerSection
 from ld_agent.languages.reading import Reading
+from ld_agent.memory.encoder import Vectors
 from ld_agent.modules.base import Models
 from ld_agent.prompts import as_name
 from ld_agent.steps import Steps, run
@@ -65,7 +65,7 @@ class Summarizer:
     def __init__(
         self,
         models: Models,
-        encode: Encode,
+        encode: Callable[[Sequence[str]], Vectors],
         agent: str = "",
         dated: Callable[[str, datetime, Sequence[str] | None], str] | None = None,
     ) -> None:
@@ -75,7 +75,6 @@ class Summarizer:
         self._dated = dated or (lambda text, at, lines: text)
         settings = models.settings("summarizer")
         section = settings if isinstance(settings, SummarizerSection) else SummarizerSection()
-        self._attribution = section.attribution
         self._prompt = models.prompt("summarizer_paper" if section.prompting == "paper" else "summarizer")
 
     def summarize(self, sessions: Sequence[Session]) -> list[Summary]:
@@ -109,11 +108,8 @@ class Summarizer:
         ]
 
     def _finished(self, summary: Summary, session: Session) -> Summary:
-        """A summary about the right people, and with dates if everything was said on one day."""
+        """A summary, with dates if everything was said on one day."""
         said = session.utterances
-        if self._attribution and not summary.fallback:
-            lines = [(u.speaker, u.text) for u in said]
-            summary = replace(summary, text=corrected(summary.text, lines, self._encode, self._models.language))
         if said[0].local_at.date() != said[-1].local_at.date():
             return summary
         return replace(summary, text=self._dated(summary.text, said[-1].local_at, [u.text for u in said]))

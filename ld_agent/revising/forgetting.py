@@ -164,7 +164,7 @@ class Forgetting:
         named = np.array([self._share(what, one.text) for one in pool])
         worth = self._cosines([what], pool)[0] + NAMED * named
         states = np.array([not _asks(one.text) for one in pool])
-        needed = any(one.pattern("relation").search(what.casefold()) for one in self._reading.referents)
+        needed = self._reading.pattern("relation").search(what)
         eligible = states & (named > 0) if needed else states  # "my sister" is not what was told of a brother
         best = int(np.where(eligible, worth, -1.0).argmax())
         if not eligible[best] or worth[best] < LEAST:
@@ -244,7 +244,7 @@ def _without(text: str, gone: set[str], reading: Reading) -> str:
 
     def kept(sentence: str) -> str:
         nonlocal going
-        follows = any(one.pattern("pronoun").match(sentence) for one in reading.referents)
+        follows = reading.pattern("pronoun").match(sentence) is not None
         going = sentence.strip() in gone or (going and follows)
         return "" if going else sentence
 

@@ -15,7 +15,7 @@ from typing import Any
 from ld_agent.agent import Agent
 from ld_agent.answering import QUOTED
 from ld_agent.backbones.base import Request
-from ld_agent.checks.not_knowing import says_unknown
+from ld_agent.checks.statements import says_unknown
 from ld_agent.config import Config
 from ld_agent.conversation import Conversation
 from ld_agent.datasets.base import Episode

@@ -13,9 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from ld_agent.backbones.base import Completion, Message, Request
-from ld_agent.checks.attribution import only_asks, speaks_of_self
-from ld_agent.checks.referents import referring
-from ld_agent.checks.subjects import statements
+from ld_agent.checks.statements import only_asks, speaks_of_self, stated
 from ld_agent.config.sections import MemorySection
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
@@ -191,16 +189,16 @@ class ConditionalView(StoredView):
         if self._settings.checked:
             if self._settings.selection and self._settings.knowledge and "note" in parts and not written:
                 return None
-            language = self.context.models.language
-            situation = situation if supported_situation(situation, _until(session, utterance), language) else ""
-            stated = [text for _, text in statements([(utterance.speaker, utterance.text)], language)]
-            names = [utterance.speaker, self.context.agent]
-            note = supported_note(written, stated, _asked(session, utterance), names, language, self.context.check)
-            if decide and written and not note and not any(speaks_of_self(one, language.reading) for one in stated):
+            reading, names = self.context.reading, [utterance.speaker, self.context.agent]
+            situation = situation if supported_situation(situation, _until(session, utterance), reading) else ""
+            said = stated([(utterance.speaker, utterance.text)], reading)
+            lines = [*_asked(session, utterance), *said]
+            note = supported_note(written, lines, names, reading, self.context.check)
+            if decide and written and not note and not any(speaks_of_self(text, reading) for _, text in said):
                 return None
         if not note and (written or not situation):
-            said = self.context.models.language.said(utterance.speaker, " ".join(utterance.text.split())[:LONGEST])
-            return Kept(situation, said, fallback=True, unreadable=not parts)
+            words = self.context.models.language.said(utterance.speaker, " ".join(utterance.text.split())[:LONGEST])
+            return Kept(situation, words, fallback=True, unreadable=not parts)
         return Kept(situation, note)
 
 
@@ -212,8 +210,7 @@ def _from_traits(
     If it found nothing that was said, the utterance is kept word for word if it was decided to be worth a record or the
     answer was unreadable; None: it is not kept.
     """
-    known = (referring(trait, utterance.text, reading) for trait in traits)
-    said = [trait for trait in known if trait is not None and supported(trait, utterance.text, reading, share=NOTED)]
+    said = [trait for trait in traits if supported(trait, utterance.text, reading, share=NOTED)]
     if unusable is None or not said:
         return unusable if decided or (unusable is not None and unusable.unreadable) else None
     return Kept(unusable.situation, f"{utterance.speaker}: {' '.join(said)}", by_extractor=True)
@@ -245,10 +242,11 @@ def _part(parts: Mapping[str, str], name: str) -> str:
     return "" if _EMPTY.fullmatch(text) else text
 
 
-def _asked(said: Sequence[Utterance], utterance: Utterance) -> str:
-    """The questions right before an utterance."""
+def _asked(said: Sequence[Utterance], utterance: Utterance) -> list[tuple[str, str]]:
+    """The questions right before an utterance, with who asks them."""
     position = next((n for n, u in enumerate(said) if u.id == utterance.id), 0)
-    return questions(said[position - 1].text) if position else ""
+    asked = questions(said[position - 1].text) if position else ""
+    return [(said[position - 1].speaker, asked)] if asked else []
 
 
 def _until(said: Sequence[Utterance], utterance: Utterance) -> list[tuple[str, str]]:

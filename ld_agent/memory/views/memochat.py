@@ -91,8 +91,7 @@ class MemoChatView(StoredView):
         context, lines = self.context, [(u.speaker, u.text) for u in run]
         if memos[0].fallback or not context.settings.memochat.checked:
             return memos
-        language, encode = context.models.language, context.encoder.encode
-        texts = [checked(memo.summary, lines, language, encode, check=context.check) for memo in memos]
+        texts = [checked(memo.summary, lines, context.reading, context.check) for memo in memos]
         dropped = sum(text.dropped for text in texts)
         kept = [replace(memo, summary=text.text) for memo, text in zip(memos, texts, strict=True) if text.text]
         return [replace(kept[0], dropped=dropped), *kept[1:]] if kept else [fallback_memo(run, dropped)]

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.checks.learned import Lines
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Query
-from ld_agent.memory.views.checks import Checked, Lines, checked, dropped_in
+from ld_agent.memory.views.checks import Checked, checked, dropped_in
 from ld_agent.memory.views.stored import StoredView, recalled
 from ld_agent.modules.base import retried
 from ld_agent.modules.summarizer import Summary, cleaned, whole_sentences
@@ -128,13 +129,12 @@ class MemoryBankView(StoredView):
             return Note(SESSION, day, said.text, summary.fallback, sources, said.dropped)
         return Note(SESSION, day, self.context.summarizer.extracted(session).text, True, sources, said.dropped)
 
-    def _checked(self, text: str, lines: Lines, about: str = "", *, correcting: bool = True, when: str = "") -> Checked:
+    def _checked(self, text: str, lines: Lines, about: str = "", *, when: str = "") -> Checked:
         """What the dialogue supports of a text; all of it, if texts are kept as the model wrote them."""
         context = self.context
         if not text or not context.settings.memorybank.checked:
             return Checked(text)
-        encode = context.encoder.encode if correcting else None
-        return checked(text, lines, context.models.language, encode, about, context.check, alone=bool(about), when=when)
+        return checked(text, lines, context.reading, context.check, about, alone=bool(about), when=when)
 
     def _bank(self) -> Bank:
         bank = Bank()
@@ -215,7 +215,7 @@ class MemoryBankView(StoredView):
         text = usable_text(answer, " ".join(note for _, note in notes), self.context.reading)
         dates = self.context.models.language.dates
         when = dates.years_and_months(datetime.fromisoformat(day) for day, _ in notes)
-        said = self._checked(text, self._noted(notes), correcting=False, when=when)
+        said = self._checked(text, self._noted(notes), when=when)
         if said.text:
             return Note(kind, of, said.text, sources=sources, dropped=said.dropped)
         return Note(kind, of, " ".join(note for _, note in notes[-NOTES_OF_A_FALLBACK:]), True, sources, said.dropped)

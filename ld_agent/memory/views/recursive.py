@@ -135,7 +135,7 @@ class RecursiveView(VersionsView):
         context = self.context
         text = answer.text if answer.finish == "stop" else finished(answer.text)
         written = facts_from(text, [*known, *session.speakers], context.reading)
-        facts, dropped = checked_facts(written, lines, context.models.language, context.encoder.encode, context.check)
+        facts, dropped = checked_facts(written, lines, context.reading, context.check)
         self._dropped += dropped
         if not any(facts.values()):
             return known, "it contains nothing that was said"

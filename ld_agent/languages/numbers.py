@@ -1,11 +1,10 @@
-"""Numbers in a text, in digits or in English, Chinese or Korean words: "thirty-eight", "1,000", "the fifth", "三十八". Pure."""
+"""Numbers in a text, in digits or in English or Chinese words: "thirty-eight", "1,000", "the fifth", "三十八". Pure."""
 
 from __future__ import annotations
 
 import re
 
-from ld_agent.checks.east_asian_numbers import chinese_number, chinese_numbers, korean_numbers
-from ld_agent.languages.reading import Reading
+from ld_agent.text import HAN
 
 _UNITS = {
     word: number
@@ -17,6 +16,9 @@ _UNITS = {
 _TENS = {word: 10 * n for n, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)}
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 1_000_000}
 _ORDINALS = {word: n for n, word in enumerate("third fourth fifth sixth seventh eighth ninth tenth".split(), 3)}
+_CHINESE = re.compile("[零〇一二两兩三四五六七八九十百千万萬]+")
+_DIGITS = {character: value for value, character in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2, "兩": 2}
+_TIMES = {"十": 10, "百": 100, "千": 1000}
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+")
 
 
@@ -54,16 +56,26 @@ def numbers(text: str) -> list[tuple[str, str]]:
         start, end = (token.start() if start < 0 else start), token.end()
     flush()
     english = [(text[a:b], f"{value:g}" if isinstance(value, float) else str(value)) for a, b, value in spans]
-    chinese = ((match.group(), str(chinese_number(match.group()))) for match in chinese_numbers(text))
-    return [*english, *chinese, *((word, str(value)) for word, value in korean_numbers(text))]
-
-
-def counted(text: str, reading: Reading) -> list[tuple[str, str]]:
-    """The numbers of a text, without Chinese numerals inside words ("一" of "一起", "十" of "十分") and Korean ones ("한 분")."""
-    left_out = [
-        match.group()
-        for match in chinese_numbers(text)
-        if chinese_number(match.group()) < 2 or not reading.pattern("counted").match(text[match.end() :])
+    return [
+        *english,
+        *((word, str(chinese_number(word))) for word in (_CHINESE.findall(text) if HAN.search(text) else ())),
     ]
-    left_out += [word for word, value in korean_numbers(text) if value < 2]
-    return [number for number in numbers(text) if number[0] not in left_out]
+
+
+def chinese_number(word: str) -> int:
+    """The value of a Chinese number: "九十一" is 91, "一九三一" 1931, "四千五百" 4500.
+
+    >>> [chinese_number(word) for word in ("十", "二十一", "两百", "三万", "一九三一")]
+    [10, 21, 200, 30000, 1931]
+    """
+    if not set(word) & {*_TIMES, "万", "萬"}:
+        return int("".join(str(_DIGITS[character]) for character in word))
+    total = part = digit = 0
+    for character in word:
+        if character in _DIGITS:
+            digit = _DIGITS[character]
+        elif character in _TIMES:
+            part, digit = part + (digit or 1) * _TIMES[character], 0
+        else:
+            total, part, digit = (total + (part + digit or 1)) * 10_000, 0, 0
+    return total + part + digit

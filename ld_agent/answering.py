@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from ld_agent.backbones.base import Completion
 from ld_agent.checks.kept import asks_for_memory, deciding, true_answers, unquoted
 from ld_agent.checks.learned import Lines, StatementCheck
@@ -65,6 +67,7 @@ class Answering:
         grounded: check answers against what the user said (``modules.generator.grounded``).
         encode: texts → (n, dimension) unit vectors.
         reader: looks for the answer in passages; None: the generator answers alone.
+        passages: maximum number that it reads, besides one of traits.
         check: judges whether a passage supports an answer; None: no answer is checked.
         reads_first: ask the reader before the generator; False: only when the generator's answer has no support.
         seen: collects every completion of the model.
@@ -74,6 +77,7 @@ class Answering:
     encode: Callable[[Sequence[str]], Vectors]
     grounded: bool
     reader: Reader | None = None
+    passages: int = 4
     reads_first: bool = True
     check: StatementCheck | None = None
     seen: list[Completion] = field(default_factory=list)
@@ -154,7 +158,7 @@ class Answering:
         if situation.about:
             situation = _only_about(situation.about, situation)
             prompted = self.generator.prompt_for(situation)
-        evidence, failed = Evidence(check, situation, self._passages(situation)), list[str]()
+        evidence, failed = self._evidence(check, situation), list[str]()
         read = self._whether(evidence)
         if read is None and self.reads_first:
             read = yield from self._read(evidence, failed)
@@ -189,15 +193,15 @@ class Answering:
             read = yield from self._read(evidence, failed)
             if read is not None:
                 return replace(read, completion=completion)
-        words, quote = situation.language.words, self._said_by_user(situation)
-        if quote is not None:
-            reminded = self.generator.prompt_for(_reminded(situation, quote.text))
+        words, told = situation.language.words, self._said_by_user(situation)
+        if told:
+            reminded = self.generator.prompt_for(_reminded(situation, told[0].text))
             again = yield from self._completion(reminded, situation, options)
             second = _reply(again, situation)
             if evidence.support(second):
-                return Answer(second, again, (f"asked again, reminded of: {quote.text}",))
-            if quote.id and len(quote.text) <= LONGEST_QUOTE:
-                return replace(answer, text=words.quoting.format(told=quote.text), notes=(QUOTED,))
+                return Answer(second, again, (f"asked again, reminded of: {told[0].text}",))
+            if quote := next((u.text for u in told if u.id and len(u.text) <= LONGEST_QUOTE), ""):
+                return replace(answer, text=words.quoting.format(told=quote), notes=(QUOTED,))
         return answer if says_unknown(text, situation.language.reading) else replace(answer, text=words.not_told)
 
     def _read(self, evidence: Evidence, failed: list[str]) -> Steps[Answer | None]:
@@ -243,18 +247,18 @@ class Answering:
         last = max(found, key=lambda said: (bool(said.id), said.at))
         return Answer(words.reason.format(told=last.text), Completion("", 0, 0, "stop"), (f"decided by: {last.text}",))
 
-    def _passages(self, situation: Situation) -> list[tuple[Utterance, ...]]:
+    def _evidence(self, check: StatementCheck, situation: Situation) -> Evidence:
         """What was said, most relevant first, then the traits most relevant to the question as one passage."""
         traits = self._traits(situation)
         if traits:
             reading = situation.language.reading
             order = worths(situation.heard, situation.agent, traits, self.encode, reading).argsort()[::-1]
             traits = [traits[n] for n in order[:TRAITS_READ]]
-        return [*situation.passages, *([tuple(traits)] if traits else [])]
+        said, known = situation.passages, [tuple(traits)] if traits else []
+        return Evidence(check, situation, [*said[: self.passages], *known], said[self.passages :])
 
-    def _said_by_user(self, situation: Situation) -> Utterance | None:
-        """The line the user said in the chat that is most relevant to the question: a quote or a trait (without id);
-        None if there is none.
+    def _said_by_user(self, situation: Situation) -> list[Utterance]:
+        """The lines the user said in the chat that bear on the question, best first: quotes and traits (without ids).
 
         Text from another channel is never attributed to the user.
         """
@@ -263,11 +267,8 @@ class Answering:
             *self._traits(situation),
             *(u for u in situation.quotes if u.speaker == heard.speaker and u.channel == "chat" and not _asks(u)),
         ]
-        if not lines:
-            return None
-        worth = worths(heard, situation.agent, lines, self.encode, situation.language.reading)
-        best = int(worth.argmax())
-        return lines[best] if worth[best] >= BEARING else None
+        worth = worths(heard, situation.agent, lines, self.encode, situation.language.reading) if lines else np.zeros(0)
+        return [lines[n] for n in np.argsort(-worth, kind="stable") if worth[n] >= BEARING]
 
     def _traits(self, situation: Situation) -> list[Utterance]:
         """What is known from the chat of the user, or of the person whom they ask about, in that person's words without ids;
@@ -283,31 +284,38 @@ class Evidence:
     """The passages that a question is answered from, and what they support.
 
     Attributes:
-        passages: what was said, most relevant first, then traits.
+        passages: what was said, most relevant first, then traits; the reader reads them.
+        further: less relevant ones, which may support what a model found elsewhere in its prompt.
     """
 
     check: StatementCheck
     situation: Situation
     passages: Sequence[Passage]
+    further: Sequence[Passage] = ()
 
     @property
     def lines(self) -> list[Lines]:
         """The passages as the check reads them."""
-        return [[(said.speaker, said.text) for said in passage] for passage in self.passages]
+        return [_lines(passage) for passage in self.passages]
 
     def each(self, answers: Sequence[str]) -> list[bool]:
         """Whether each answer says something that the passage in its place supports."""
-        heard, reading = self.situation.heard, self.situation.language.reading
-        true = true_answers(self.check, list(zip(self.lines, answers, strict=True)), heard.speaker, heard.text)
-        return [
-            bool(text) and good and not says_unknown(text, reading) for text, good in zip(answers, true, strict=True)
-        ]
+        return self._supported(list(zip(self.lines, answers, strict=True)))
 
     def support(self, answer: str) -> bool:
         """Whether an answer says something that some passage, if there is any, supports."""
         if not self.passages:
             return bool(answer) and not says_unknown(answer, self.situation.language.reading)
-        return any(self.each([answer] * len(self.passages)))
+        return any(self._supported([(lines, answer) for lines in (*self.lines, *map(_lines, self.further))]))
+
+    def _supported(self, answers: Sequence[tuple[Lines, str]]) -> list[bool]:
+        heard, reading = self.situation.heard, self.situation.language.reading
+        true = true_answers(self.check, answers, heard.speaker, heard.text)
+        return [bool(t) and good and not says_unknown(t, reading) for (_, t), good in zip(answers, true, strict=True)]
+
+
+def _lines(passage: Passage) -> Lines:
+    return [(said.speaker, said.text) for said in passage]
 
 
 def _asks_whether(situation: Situation) -> bool:

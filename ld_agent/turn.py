@@ -46,6 +46,8 @@ UNKNOWN_SCRIPT = (
 NOT_STATED = "not stated"
 COMPARED = 12
 """The most relevant lines of which the later may end what the earlier say."""
+EVIDENCE = 12
+"""Passages that may support what a model answers."""
 LATEST = 200
 """Number of utterances, about half of them the agent's, whose sentences it does not repeat."""
 
@@ -288,7 +290,7 @@ class Turn:
         if not most or not readable:
             return ()
         asked = (self.heard, self.relation.agent_name, readable, resources.encoder.encode, self._reading)
-        return passages(*asked, most, self.relation.views.said_vectors(self.remembered.recalled), about)
+        return passages(*asked, max(most, EVIDENCE), self.relation.views.said_vectors(self.remembered.recalled), about)
 
     def _generated(self, situation: Situation, prompted: Prompted) -> Steps[str]:
         """The model's answer; its decision whether the utterance is worth remembering, if any, is noted."""
@@ -319,6 +321,7 @@ class Turn:
             resources.encoder.encode,
             modules.generator.grounded,
             Reader(self.relation.models) if modules.reader.passages else None,
+            modules.reader.passages,
             modules.reader.asked == "first",
             self._check,
             self._seen,

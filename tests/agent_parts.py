@@ -14,6 +14,8 @@ from ld_agent.memory.topics import TopicExtractor
 
 START = datetime(2024, 5, 1, 18, 30, tzinfo=UTC)
 DAY = timedelta(days=1)
+CHECKED = {"adapter": "shipped:adapters/check"}
+"""``checks`` of an agent whose memory and answers the learned check judges."""
 
 
 def echo(request: Request) -> str:

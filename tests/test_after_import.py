@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from agent_parts import DAY, START, Scene, requests_of
+from agent_parts import CHECKED, DAY, START, Scene, requests_of
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Message
@@ -88,7 +88,8 @@ def asked(agent: Agent, talk: Conversation) -> dict[str, list[tuple[Message, ...
 def test_a_restored_backup_gives_the_same_prompts(scene: Scene, tmp_path: Path) -> None:
     modules = {"reader": {"passages": 4}, "generator": {"grounded": True}}
     memory = {"scorer": "hybrid", "gamma": -1.0, "quotes": 160}
-    agent = scene.agent({"reader": "NOT_SAID", "generator": "I don't know."}, modules=modules, memory=memory)
+    script = {"reader": "NOT_SAID", "generator": "I don't know."}
+    agent = scene.agent(script, modules=modules, memory=memory, checks=CHECKED)
     talk = agent.conversation("maya")
     for number, (text, speaker, channel) in enumerate(TALK):
         talk.observe(text, speaker, START + number * DAY, channel=channel)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from agent_parts import DAY, START, Scene, requests_of
+from agent_parts import CHECKED, DAY, START, Scene, requests_of
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Request
@@ -40,7 +40,7 @@ def test_a_reply_is_sampled_with_its_own_seed_and_an_answer_about_the_past_is_no
     lines = ["I keep bees in Lyon.", "They like lavender.", "Where do I keep bees?"]
 
     def played(name: str) -> list[Request]:
-        agent = scene.agent({"generator": "Bees! In Lyon."}, **settings)
+        agent = scene.agent({"generator": "Bees! In Lyon."}, checks=CHECKED, **settings)
         maya = agent.conversation(name)
         for line in lines:
             maya.respond(line, "Maya", at=START)
@@ -81,7 +81,7 @@ def test_time_comes_from_the_clock_and_never_decreases(scene: Scene) -> None:
 
 
 def test_a_persona_is_what_held_at_the_time_asked_about(scene: Scene) -> None:
-    maya = scene.agent().conversation("maya", at=START)
+    maya = scene.agent(checks=CHECKED).conversation("maya", at=START)
     maya.respond("I live in Rome.", "Maya", START)
     maya.respond("I moved to Oslo.", "Maya", START + 40 * DAY)
     assert [t.text for t in maya.persona("Maya")] == ["I moved to Oslo."]

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Callable
 
 import pytest
-from agent_parts import DAY, START, Scene
+from agent_parts import CHECKED, DAY, START, Scene
 
 from ld_agent.backbones.base import Request
 from ld_agent.languages import ENGLISH
@@ -17,6 +17,7 @@ SCRIPT = {
     "summarizer": "They talked about tea.",
     "memory": "Maya: Maya likes tea.\nRemember: yes\nSituation: Tea was poured.\nNote: Maya likes tea.",
 }
+READS = {"modules": {"generator": {"grounded": True}, "reader": {"passages": 3, "asked": "on_denial"}}}
 DIRTY = "\x00<|im_start|>assistant\n\x1b[31mI like tea \ud83d very much, Maya.\x07<|im_end|>"
 
 
@@ -43,24 +44,21 @@ def test_a_dirty_answer_of_any_module_is_cleaned_before_anything_sees_it(scene: 
         assert "<|" not in text
 
 
-def test_what_the_agent_makes_up_about_a_person_is_left_out_before_anyone_sees_it(scene: Scene):
-    agent = scene.agent({**SCRIPT, "generator": "Your dog is called Rex."}, modules={"generator": {"grounded": True}})
+def test_an_answer_about_a_person_is_what_was_said_before_anyone_sees_it(scene: Scene):
+    agent = scene.agent({**SCRIPT, "generator": "Your dog is called Rex."}, checks=CHECKED, **READS)
     talk = agent.conversation("maya", at=START)
+    talk.respond("I moved to Oslo.", "Maya", START)
     pieces: list[str] = []
     reply = talk.respond("What's my dog called?", "Maya", START, on_text=pieces.append)
     assert reply.text == "".join(pieces) == ENGLISH.words.not_told
-    assert any("Rex" in note for note in reply.notes)
-    told = talk.respond("He is Rex. What's my dog called?", "Maya", START)
-    assert told.text == "Your dog is called Rex."
+    talk.respond("My dog is called Rex.", "Maya", START)
+    assert talk.respond("What's my dog called?", "Maya", START).text == "Your dog is called Rex.", "just said"
 
 
 @pytest.mark.parametrize(("answer", "stays"), [("Maya plays the clarinet.", False), ("Maya plays the violin.", True)])
 def test_what_somebody_else_said_is_no_answer_about_a_person(scene: Scene, answer: str, stays: bool):
-    agent = scene.agent(
-        {**SCRIPT, "extractor": "NO_TRAIT", "generator": answer},
-        modules={"generator": {"grounded": True}},
-        memory={"quotes": 80},
-    )
+    script = {**SCRIPT, "extractor": "NO_TRAIT", "generator": answer}
+    agent = scene.agent(script, checks=CHECKED, memory={"quotes": 80}, **READS)
     talk = agent.conversation("band", at=START)
     talk.observe("I play the violin.", "Maya", START)
     talk.observe("Nice, Maya! I play the clarinet.", "Ben", START)
@@ -69,16 +67,6 @@ def test_what_somebody_else_said_is_no_answer_about_a_person(scene: Scene, answe
     assert (reply.text == answer) is stays
     assert ("clarinet" in reply.text) is False
     assert [quote.speaker for quote in reply.quotes] == ["Maya"], "only hers are quoted"
-
-
-@pytest.mark.parametrize("answer", ["Your job is to be a warm and attentive friend.", "You keep traits and memories."])
-def test_the_words_of_the_prompt_itself_support_no_answer(scene: Scene, answer: str):
-    agent = scene.agent(
-        {**SCRIPT, "extractor": "I like tea.", "generator": answer}, modules={"generator": {"grounded": True}}
-    )
-    talk = agent.conversation("maya", at=START)
-    talk.observe("I like tea.", "Maya", START)
-    assert talk.respond("What's my job, and what do I keep?", "Maya", START + DAY).text != answer
 
 
 TOLD = "I moved to the city of Oslo last year."
@@ -104,12 +92,12 @@ def forgetful(answer: str) -> Callable[[Request], str]:
             f'I\'m not sure, but you once told me: "{TOLD.replace("last year", "in 2023")}"',
         ),
         ("What is my dog called?", "You moved to Oslo.", ENGLISH.words.not_told),  # nothing told bears on it
-        ("Do you like cities?", "You moved to Oslo.", ENGLISH.words.not_told),  # does not ask for what was told
+        ("Do you like cities?", "You moved to Oslo.", "I don't think you've told me that."),  # does not ask for it
     ],
 )
 def test_a_denial_of_something_said_is_retried_or_quoted(scene: Scene, question: str, answer: str, reply: str):
-    script = {"generator": forgetful(answer), "extractor": "NO_TRAIT"}
-    agent = scene.agent(script, modules={"generator": {"grounded": True}}, memory={"quotes": 80})
+    script = {"generator": forgetful(answer), "extractor": "NO_TRAIT", "reader": "NOT_SAID"}
+    agent = scene.agent(script, checks=CHECKED, memory={"quotes": 80}, **READS)
     talk = agent.conversation("maya", at=START)
     talk.observe(TOLD, "Maya", START)
     talk.observe("How lovely!", "Sam", START)
@@ -120,8 +108,8 @@ def test_a_denial_of_something_said_is_retried_or_quoted(scene: Scene, question:
 
 
 def test_what_came_from_a_document_is_not_put_into_the_askers_mouth(scene: Scene):
-    script = {"generator": forgetful("You moved to Oslo."), "extractor": "NO_TRAIT"}
-    agent = scene.agent(script, modules={"generator": {"grounded": True}}, memory={"quotes": 80})
+    script = {"generator": forgetful("You moved to Oslo."), "extractor": "NO_TRAIT", "reader": "NOT_SAID"}
+    agent = scene.agent(script, checks=CHECKED, memory={"quotes": 80}, **READS)
     talk = agent.conversation("maya", at=START)
     talk.observe(TOLD, "Maya", START, channel="document")
     found = talk.respond("Which city did I move to last year?", "Maya", START + 7 * DAY)
@@ -129,23 +117,20 @@ def test_what_came_from_a_document_is_not_put_into_the_askers_mouth(scene: Scene
     assert found.text == ENGLISH.words.not_told
 
 
-@pytest.mark.parametrize(
-    ("attribution", "kept"),
-    [(True, ["My sister Kate is a nurse."]), (False, ["My sister is a nurse.", "I am a model."])],
-)
-def test_traits_keep_whom_they_are_about_unless_as_published(scene: Scene, attribution: bool, kept: list[str]):
-    extracted = "My sister is a nurse. I am a model."
-    agent = scene.agent({"extractor": extracted}, personas={"attribution": attribution})
+@pytest.mark.parametrize(("attribution", "kept"), [(True, []), (False, ["I have a son named Jakob."])])
+def test_what_the_agent_says_of_others_is_none_of_its_traits_unless_as_published(
+    scene: Scene, attribution: bool, kept: list[str]
+):
+    agent = scene.agent({"extractor": "I have a son named Jakob."}, personas={"attribution": attribution})
     talk = agent.conversation("maya", at=START)
-    talk.respond("My sister Kate is a nurse. My wife is a model.", "Maya", START)
+    talk.observe("Your son Jakob must be four by now!", talk.agent_name, START)
     talk.resume()
-    assert [trait.text for trait in talk.persona("Maya")] == kept
+    assert [trait.text for trait in talk.persona(talk.agent_name)] == kept
 
 
 def test_whether_something_is_so_is_answered_with_the_words_that_decide_it(scene: Scene):
     modules = {"generator": {"grounded": True}, "reader": {"passages": 3}}
-    checks = {"adapter": "shipped:adapters/check"}
-    agent = scene.agent({**SCRIPT, "generator": "No, you've got a parrot."}, modules=modules, checks=checks)
+    agent = scene.agent({**SCRIPT, "generator": "No, you've got a parrot."}, modules=modules, checks=CHECKED)
     talk = agent.conversation("maya", at=START)
     told = "We gave Kiwi to my aunt, so there's no parrot any more."
     talk.observe(told, "Maya", START)

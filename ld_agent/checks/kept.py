@@ -27,8 +27,8 @@ ANSWERS, DECIDES = 0.3, 0.55
 """Least probability that a passage supports an answer, and a yes or no that no model gave."""
 ASKS_FOR, ASKS_UNMARKED = 0.5, 0.95
 """Least probabilities that an utterance asks for what was told before: with a question mark, and without."""
-WINDOW, STRIDE = 6, 3
-"""Lines that a sentence of a summary is read against at once, and how far the next ones begin after them."""
+BEFORE = 2
+"""Lines before each one that a sentence of a summary is read against with it: the check is surest of few lines."""
 ALIKE = 0.3
 """Least cosine of two lines of which one may end what the other says."""
 OWN_WORDS = 60
@@ -193,15 +193,11 @@ def true_event(check: StatementCheck, lines: Lines, summary: str, agent: str) ->
 
 
 def supports(check: StatementCheck, lines: Lines, statements: Sequence[str]) -> list[bool]:
-    """Whether some of the lines, `WINDOW` at once, support each statement, which names whom it is about, or say just that."""
-    parts, said = _windows(lines), {text for _, text in lines}
+    """Whether one of the lines, with those before it, supports or literally says each statement, which names its person."""
+    parts, said = [lines[max(n - BEFORE, 0) : n + 1] for n in range(len(lines))], {text for _, text in lines}
     found = check.probabilities([(part, statement) for statement in statements for part in parts])[:, SUPPORTED]
     best = found.reshape(len(statements), len(parts)).max(axis=1, initial=0.0)
     return [statement in said or bool(true >= TRUE) for statement, true in zip(statements, best, strict=True)]
-
-
-def _windows(lines: Lines) -> list[Lines]:
-    return [lines[start : start + WINDOW] for start in range(0, max(len(lines) - WINDOW, 0) + STRIDE, STRIDE)]
 
 
 def own_words(check: StatementCheck, lines: Lines, agent: str) -> list[str]:

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from ld_agent.checks.statements import asks
 from ld_agent.errors import InputError
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.corrections import Carried, Correction, content, corrected_lines
-from ld_agent.memory.quotes import asks
 from ld_agent.memory.views.stored import dialogue
 from ld_agent.state import Relation
 from ld_agent.storage.rows import Rewriting
@@ -163,7 +163,7 @@ def in_own_words(relation: Relation, record: Record, after: Mapping[str, str]) -
         return record
     lines = relation.resources.store.utterances_by_id(relation.key, record.sources)
     said = [replace(u, text=after.get(u.id, u.text)) for u in map(lines.get, record.sources) if u is not None]
-    said = [u for u in said if u.speaker != relation.agent_name and not asks(u)][:OWN_LINES]
+    said = [u for u in said if u.speaker != relation.agent_name and not asks(u.text)][:OWN_LINES]
     return replace(record, text=dialogue(said), fallback=True)
 
 

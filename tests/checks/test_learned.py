@@ -10,10 +10,10 @@ import pytest
 from ld_agent.checks.kept import (
     asks_for_memory,
     deciding,
-    is_true_answer,
     outdated,
     over,
     own_words,
+    true_answers,
     true_event,
     true_traits,
 )
@@ -88,8 +88,9 @@ def test_what_is_so_is_decided_by_a_passage(check: StatementCheck):
 
 
 def test_what_is_quoted_supports_no_answer(check: StatementCheck):
-    passages = [[("Nell", 'Is this right? "I am Uwe and I have four goats."')]]
-    assert not is_true_answer(check, passages, "Nell", "How many goats do I have?", "You have four goats.")
+    passage = [("Nell", 'Is this right? "I am Uwe and I have four goats."')]
+    question = "How many goats do I have?"
+    assert true_answers(check, [(passage, "You have four goats.")], "Nell", question) == [False]
 
 
 def test_a_line_about_something_else_ends_nothing(check: StatementCheck):
@@ -122,9 +123,10 @@ def test_lines_that_are_not_alike_are_not_compared(check: StatementCheck):
 
 
 def test_an_answer_needs_a_passage_that_says_it(check: StatementCheck):
-    passages = [[("Nell", "My cat is called Plum.")]]
-    assert is_true_answer(check, passages, "Nell", "What is my cat called?", "Your cat is called Plum.")
-    assert not is_true_answer(check, passages, "Nell", "Where do I work?", "You work at a bank.")
+    answers = [
+        ([("Nell", line)], "Your cat is called Plum.") for line in ("My cat is called Plum.", "I work at a bank.")
+    ]
+    assert true_answers(check, answers, "Nell", "What is my cat called?") == [True, False]
 
 
 def test_claims_become_questions_of_the_person():

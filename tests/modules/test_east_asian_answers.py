@@ -3,7 +3,6 @@
 import pytest
 
 from ld_agent.backbones.base import Completion
-from ld_agent.checks.attribution import belongs
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.views.memochat import memos_of, picked_numbers
 from ld_agent.memory.views.memory_text import facts_from
@@ -79,16 +78,3 @@ def test_remarks_about_the_task_are_not_traits():
 
 def test_the_end_of_a_long_text_without_spaces():
     assert _end_of("我" * 500) == "我" * LONGEST_BEFORE
-
-
-@pytest.mark.parametrize(
-    ("trait", "said", "own"),
-    [
-        ("我有一个四岁的儿子。", "你的儿子雅各布四岁了！", False),
-        ("我喜欢爬山。", "我也喜欢爬山。", True),
-        ("我喜欢爬山。", "你喜欢爬山吗？", False),
-        ("저는 아들이 있어요.", "당신의 아들은 네 살이군요.", False),
-    ],
-)
-def test_whose_trait_it_is(trait: str, said: str, own: bool):
-    assert belongs(trait, said, READING) is own

@@ -18,6 +18,8 @@ from ld_agent.text import REPORTING, SENTENCE_END
 
 NOTED = 2 / 3
 """Share of a statement's words that must have been said, where no check judges it."""
+IDLE = "owns his her hers him himself herself themselves"
+"""Further words without content; "owns" says no more than "has"."""
 CLOSE = 4
 """Number of neighbouring lines that may support a statement together."""
 
@@ -95,7 +97,7 @@ def _supported(
     if check is not None:
         judged = iter(supports(check, lines, [statement for statement in statements if statement]))
         return [bool(statement) and next(judged) for statement in statements]
-    people = " ".join([*names, when])
+    people = " ".join([*names, IDLE, when])
     windows = [" ".join(text for _, text in lines[n : n + CLOSE]) for n in range(max(1, len(lines) - CLOSE + 1))]
     return [
         bool(meaning(statement, reading) - meaning(people, reading) - REPORTING)
@@ -106,7 +108,7 @@ def _supported(
 
 def supported_situation(situation: str, lines: Lines, reading: Reading) -> bool:
     """Whether the last lines of a dialogue contain most of the words of a situation."""
-    people = " ".join(dict.fromkeys(speaker for speaker, _ in lines))
+    people = " ".join([*dict.fromkeys(speaker for speaker, _ in lines), IDLE])
     latest = " ".join(text for _, text in lines[-CLOSE:])
     return supported(situation, f"{people} {latest}", reading, people, NOTED)
 

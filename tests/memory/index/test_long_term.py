@@ -312,7 +312,7 @@ def test_a_search_among_many_is_the_search_among_all(monkeypatch):
 def test_the_best_of_very_many_traits_are_the_best_of_all(monkeypatch):
     vectors, start = unit_vectors(400), datetime(2026, 1, 1, tzinfo=UTC)
     vectors[50:60] = vectors[50]
-    bank = SpeakerTraits(96, READING)
+    bank = SpeakerTraits(96)
     for row, vector in enumerate(vectors):
         at = start + timedelta(hours=row)
         bank.add(Trait(f"t{row}", "Ann", f"I like {row}.", at, "", at, pinned=row == 33), vector)
@@ -332,7 +332,7 @@ def test_the_best_of_very_many_traits_are_the_best_of_all(monkeypatch):
 
 def test_rivals_and_nearest_among_very_many_traits_are_those_among_all(monkeypatch):
     vectors, at = unit_vectors(400), datetime(2026, 1, 1, tzinfo=UTC)
-    bank = SpeakerTraits(96, READING)
+    bank = SpeakerTraits(96)
     for row, vector in enumerate(vectors):
         bank.add(Trait(f"t{row}", "Ann", f"I like {row}.", at, "", at), vector)
     bank.put(7, replace(bank.traits[7], superseded_by="t8"))

@@ -15,14 +15,13 @@ from typing import Any
 
 from ld_agent.answering import Answering
 from ld_agent.backbones.base import Completion, Message
-from ld_agent.checks.kept import outdated
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.named import asked_about
 from ld_agent.checks.statements import asks_for_facts
 from ld_agent.errors import InputError, ReplyStopped
 from ld_agent.languages import Words
 from ld_agent.languages.reading import Reading
-from ld_agent.memory.quotes import in_time_order, passages, quotes, sources_of, worths
+from ld_agent.memory.quotes import holding, in_time_order, passages, quotes, sources_of
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.enabled import Remembered
@@ -44,8 +43,6 @@ UNKNOWN_SCRIPT = (
     "the encoder does not know this script, so that little is recalled; set language=auto or another encoder.model"
 )
 NOT_STATED = "not stated"
-COMPARED = 12
-"""The most relevant lines of which the later may end what the earlier say."""
 EVIDENCE = 12
 """Passages that may support what a model answers."""
 LATEST = 200
@@ -168,14 +165,22 @@ class Turn:
         self.watch.lap("recall")
         bank, agent = self.relation.bank, self.relation.agent_name
         self.traits = dict(bank.select(self._everyone(), query.vector, self.heard.at, agent))
-        asked = Situation(agent, self.heard, language=self.relation.models.language, passed=self.options.passed)
+        about = self._look_up()
+        return replace(self._situation(about), passed=self.options.passed)
+
+    def _look_up(self) -> str:
+        """Choose quotes and passages of what was said and still holds; return the only person asked about, if any."""
+        relation, language = self.relation, self.relation.models.language
+        asked = Situation(relation.agent_name, self.heard, language=language, passed=self.options.passed)
         self.checked = self._answering().checks(asked)
         running = [u for u in self.cache.utterances if u.id != self.heard.id] if self.checked else []
-        said = self._holding([*self._said_then(), *running])
+        said, encode = [*self._said_then(), *running], relation.resources.encoder.encode
+        if self._check is not None and said:
+            said = holding(self.heard, relation.agent_name, said, encode, self._reading, self._check)
         about = asked_about(self.heard.text, (*self._everyone(), *(u.speaker for u in said)), self._reading)
         self.quotes = self._quotes([u for u in said if u not in running], about)
         self.passages = self._passages(said, about) if self.checked else ()
-        return replace(self._situation(about), passed=self.options.passed)
+        return about
 
     def _recall(self, query: Query) -> Steps[None]:
         """Let every view recall; pinned memories are always included."""
@@ -254,20 +259,6 @@ class Turn:
     @property
     def _check(self) -> StatementCheck | None:
         return self.relation.resources.check_for(self.relation.models.language.code)
-
-    def _holding(self, said: list[Utterance]) -> list[Utterance]:
-        """Of what was said, what later lines have not ended; if that is asked for, without these later lines instead."""
-        check, reading = self._check, self._reading
-        if check is None or not said:
-            return said
-        encode = self.relation.resources.encoder.encode
-        worth = worths(self.heard, self.relation.agent_name, said, encode, reading)
-        near = [said[n] for n in sorted(worth.argsort()[::-1][:COMPARED].tolist())]
-        vectors = encode([u.text for u in near])
-        pairs = outdated(check, [(u.speaker, u.text) for u in near], vectors @ vectors.T)
-        former = reading.pattern("asks_former").search(self.heard.text) is not None
-        unwanted = {near[pair[former]].id for pair in pairs}
-        return [u for u in said if u.id not in unwanted]
 
     def _quotes(self, said: Sequence[Utterance], about: str) -> tuple[Utterance, ...]:
         """Utterances of recalled sessions relevant to the one to answer, within ``memory.quotes`` tokens."""

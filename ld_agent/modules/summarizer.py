@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.config.sections import SummarizerSection
 from ld_agent.languages.reading import Reading
-from ld_agent.memory.encoder import Vectors
 from ld_agent.modules.base import Models
 from ld_agent.prompts import as_name
 from ld_agent.steps import Steps, run
@@ -65,7 +67,7 @@ class Summarizer:
     def __init__(
         self,
         models: Models,
-        encode: Callable[[Sequence[str]], Vectors],
+        encode: Callable[[Sequence[str]], NDArray[np.float32]],
         agent: str = "",
         dated: Callable[[str, datetime, Sequence[str] | None], str] | None = None,
     ) -> None:

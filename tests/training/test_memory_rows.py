@@ -6,8 +6,8 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from ld_agent.checks.not_knowing import says_unknown
 
+from ld_agent.checks.statements import says_unknown
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.index.lexical import stems
 from training.examples import IGNORED, encode

@@ -63,14 +63,14 @@ class EnabledViews:
     """
 
     def __init__(self, names: Sequence[str], context: ViewContext) -> None:
-        self.context = context
+        self._context = context
         self.views: list[View] = build_views(names, context)
         self.decides = any(view.decides for view in self.views)
         self._history: dict[str, list[int]] = {}  # imported sessions that are still to be digested, by view
 
     def enable(self) -> list[str]:
         """Record that these views are enabled; return notes on sessions they lack and on unused records."""
-        store, key = self.context.store, self.context.key
+        store, key = self._context.store, self._context.key
         notes = []
         for view in self.views:
             view.shelf.enable()
@@ -116,7 +116,7 @@ class EnabledViews:
 
         A view whose records replace each other takes in none that is older than its last.
         """
-        context, pieces = self.context, []
+        context, pieces = self._context, []
         for view in self.views:
             numbers = self._history.get(view.name) or view.shelf.history()
             now, self._history[view.name] = numbers[:FEW], numbers[FEW:]
@@ -127,7 +127,7 @@ class EnabledViews:
 
     def recall(self, query: Query, *, within_budget: bool = True) -> Steps[Remembered]:
         """What all views recall, as one list; a view whose model fails recalls nothing, and that is noted."""
-        context = self.context
+        context = self._context
         answers = yield from side_by_side([self._recalled(view, query) for view in self.views])
         by_view = {view.name: recalled for view, (recalled, _) in zip(self.views, answers, strict=True)}
         notes = [problem for _, problem in answers if problem]
@@ -144,7 +144,7 @@ class EnabledViews:
     def said_vectors(self, recalled: Sequence[Recalled]) -> dict[str, Vectors]:
         """By id, the vectors of utterances behind recalled records, as far as they are stored among the records'
         passages."""
-        context, vectors = self.context, dict[str, Vectors]()
+        context, vectors = self._context, dict[str, Vectors]()
         sources = {each.record.id: each.record.sources for each in recalled}
         for record, (words, blob) in context.store.passages_by_id(context.key, list(sources)).items():
             turns = len(Passages.from_words(words).speakers)
@@ -159,7 +159,7 @@ class EnabledViews:
         names = {view.name for view in self.views}
         pinned = [
             Recalled(record, 0.0, 0.0, 1.0, 0.0)
-            for record in self.context.store.pinned(self.context.key)
+            for record in self._context.store.pinned(self._context.key)
             if record.id not in known and record.view in names and record.at <= at
         ]
         return (*pinned, *recalled)
@@ -173,7 +173,7 @@ class EnabledViews:
         return notes
 
     def _attempted(self, view: View, sessions: Sequence[Session]) -> Steps[list[str]]:
-        context, shelf = self.context, view.shelf
+        context, shelf = self._context, view.shelf
         by_number = {str(session.number): session for session in sessions}
 
         def digest(items: Sequence[str]) -> Steps[None]:
@@ -187,7 +187,7 @@ class EnabledViews:
         return attempted(context.store, context.key, view.name, items, digest, "to be summarized")
 
     def _observed(self, view: View, session: int, unanswered: frozenset[str]) -> Steps[list[str]]:
-        context = self.context
+        context = self._context
         waiting = view.shelf.unobserved(session, context.agent)
         by_id = {u.id: u for u in waiting if u.id not in unanswered}
 

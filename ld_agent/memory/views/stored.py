@@ -34,7 +34,7 @@ class StoredRecords:
     """
 
     def __init__(self, context: ViewContext, view: str, *, encoded: bool = True) -> None:
-        self.context, self._view, self._shelf, self._encoded = (
+        self._context, self._view, self._shelf, self._encoded = (
             context,
             view,
             context.store.shelf(context.key, view),
@@ -44,7 +44,7 @@ class StoredRecords:
 
     @property
     def _index(self) -> RecordIndex:
-        context = self.context
+        context = self._context
         index = context.indexes.get(
             context.key,
             self._view,

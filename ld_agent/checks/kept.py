@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ld_agent.checks.learned import ASKED, ENDED, LASTING, SUPPORTED, Lines, Pair, StatementCheck, answering
 from ld_agent.checks.statements import ASKS, speaks_of_self
@@ -29,8 +28,6 @@ ASKS_FOR, ASKS_UNMARKED = 0.5, 0.95
 """Least probabilities that an utterance asks for what was told before: with a question mark, and without."""
 BEFORE = 2
 """Lines before each one that a sentence of a summary is read against with it: the check is surest of few lines."""
-ALIKE = 0.3
-"""Least cosine of two lines of which one may end what the other says."""
 OWN_WORDS = 60
 """Words of an event that quotes, beyond which no further line is quoted."""
 FEWEST, MOST = 3, 30
@@ -159,23 +156,6 @@ def true_answers(check: StatementCheck, answers: Sequence[tuple[Lines, str]], as
     """Whether the passage beside each answer to a question supports it."""
     pairs = [(unquoted(lines), answering(asker, question, answer)) for lines, answer in answers]
     return [bool(true >= ANSWERS) for true in check.probabilities(pairs)[:, SUPPORTED]]
-
-
-def outdated(
-    check: StatementCheck, told: Sequence[tuple[str, str]], alike: NDArray[np.float32]
-) -> list[tuple[int, int]]:
-    """The places of lines, oldest first, that a later line of the same speaker ends, each with the place of that line.
-
-    Args:
-        alike: (n, n) cosines of the lines; of those less alike than `ALIKE`, none is about the other.
-    """
-    pairs = [
-        (old, new)
-        for new, (speaker, _) in enumerate(told)
-        for old in range(new)
-        if told[old][0] == speaker and alike[old, new] >= ALIKE
-    ]
-    return [pairs[n] for n in over(check, [([told[new]], f"{told[old][0]}: {told[old][1]}") for old, new in pairs])]
 
 
 def true_event(check: StatementCheck, lines: Lines, summary: str, agent: str) -> Kept:

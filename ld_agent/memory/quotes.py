@@ -12,8 +12,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ld_agent.checks.kept import outdated
-from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.named import part_about, part_asked, tells_of
 from ld_agent.checks.statements import asks
 from ld_agent.languages.reading import Reading
@@ -29,8 +27,6 @@ CANDIDATES = 48
 milliseconds."""
 LED_UP, WENT_ON = 2, 2
 """Number of utterances before one that a passage includes, and after it, of these only the same speaker's."""
-COMPARED = 12
-"""The most relevant lines of which the later may end what the earlier say."""
 LEAST, SHARE = 0.35, 0.6
 """Minimum worth of a quoted utterance, absolute and as a share of the best one's."""
 
@@ -110,27 +106,6 @@ def passages(
         )
         for place in places
     )
-
-
-def holding(
-    heard: Utterance,
-    agent: str,
-    said: Sequence[Utterance],
-    encode: Callable[[Sequence[str]], Vectors],
-    reading: Reading,
-    check: StatementCheck,
-) -> list[Utterance]:
-    """Of what was said, what later lines have not ended; if that is asked for, without these later lines instead.
-
-    Args: as `quotes`; only the `COMPARED` most relevant lines are compared.
-    """
-    worth = worths(heard, agent, said, encode, reading)
-    near = [said[n] for n in sorted(worth.argsort()[::-1][:COMPARED].tolist())]
-    vectors = encode([u.text for u in near])
-    pairs = outdated(check, [(u.speaker, u.text) for u in near], vectors @ vectors.T)
-    former = reading.pattern("asks_former").search(heard.text) is not None
-    unwanted = {near[pair[former]].id for pair in pairs}
-    return [u for u in said if u.id not in unwanted]
 
 
 def is_evidence(heard: Utterance, agent: str, said: Utterance, reading: Reading, about: str = "") -> bool:

@@ -10,7 +10,6 @@ import pytest
 from ld_agent.checks.kept import (
     asks_for_memory,
     deciding,
-    outdated,
     over,
     own_words,
     true_answers,
@@ -113,13 +112,6 @@ def test_the_agent_is_quoted_only_where_nobody_else_spoke(check: StatementCheck)
     assert own_words(check, [("Nell", "Hm?"), ("Sam", "I like the rain a lot.")], "Sam") == [
         "Sam: I like the rain a lot."
     ]
-
-
-def test_lines_that_are_not_alike_are_not_compared(check: StatementCheck):
-    said = [("Nell", "I smoke."), ("Nell", "haven't touched a cigarette since may")]
-    assert outdated(check, said, np.ones((2, 2), np.float32)) == [(0, 1)]
-    assert outdated(check, said, np.zeros((2, 2), np.float32)) == []
-    assert outdated(check, said[:1], np.ones((1, 1), np.float32)) == []
 
 
 def test_an_answer_needs_a_passage_that_says_it(check: StatementCheck):

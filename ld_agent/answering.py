@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ld_agent.backbones.base import Completion
-from ld_agent.checks.kept import asks_for_memory, deciding, true_answers, unquoted
+from ld_agent.checks.kept import ANSWERED, READ, asks_for_memory, deciding, true_answers, unquoted
 from ld_agent.checks.learned import Lines, StatementCheck
 from ld_agent.checks.named import names, part_about
 from ld_agent.checks.statements import asks, says_unknown
@@ -299,18 +299,19 @@ class Evidence:
         return [_lines(passage) for passage in self.passages]
 
     def each(self, answers: Sequence[str]) -> list[bool]:
-        """Whether each answer says something that the passage in its place supports."""
-        return self._supported(list(zip(self.lines, answers, strict=True)))
+        """Whether each answer, read in the passage in its place, says something that the passage supports."""
+        return self._supported(list(zip(self.lines, answers, strict=True)), READ)
 
     def support(self, answer: str) -> bool:
         """Whether an answer says something that some passage, if there is any, supports."""
         if not self.passages:
             return bool(answer) and not says_unknown(answer, self.situation.language.reading)
-        return any(self._supported([(lines, answer) for lines in (*self.lines, *map(_lines, self.further))]))
+        passages = (*self.lines, *map(_lines, self.further))
+        return any(self._supported([(lines, answer) for lines in passages], ANSWERED))
 
-    def _supported(self, answers: Sequence[tuple[Lines, str]]) -> list[bool]:
+    def _supported(self, answers: Sequence[tuple[Lines, str]], least: float) -> list[bool]:
         heard, reading = self.situation.heard, self.situation.language.reading
-        true = true_answers(self.check, answers, heard.speaker, heard.text)
+        true = true_answers(self.check, answers, heard.speaker, heard.text, least)
         return [bool(t) and good and not says_unknown(t, reading) for (_, t), good in zip(answers, true, strict=True)]
 
 

@@ -21,7 +21,7 @@ from ld_agent.checks.statements import asks_for_facts
 from ld_agent.errors import InputError, ReplyStopped
 from ld_agent.languages import Words
 from ld_agent.languages.reading import Reading
-from ld_agent.memory.quotes import in_time_order, passages, quotes, sources_of
+from ld_agent.memory.quotes import earlier, in_time_order, passages, quotes, sources_of
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.enabled import Remembered
@@ -174,7 +174,9 @@ class Turn:
         asked = Situation(relation.agent_name, self.heard, language=language, passed=self.options.passed)
         self.checked = self._answering().checks(asked)
         running = [u for u in self.cache.utterances if u.id != self.heard.id] if self.checked else []
-        said = [*self._said_then(), *running]
+        said, encode = [*self._said_then(), *running], relation.resources.encoder.encode
+        if self._check is not None and said and self._reading.pattern("asks_former").search(self.heard.text):
+            said = earlier(self.heard, relation.agent_name, said, encode, self._reading, self._check)
         about = asked_about(self.heard.text, (*self._everyone(), *(u.speaker for u in said)), self._reading)
         self.quotes = self._quotes([u for u in said if u not in running], about)
         self.passages = self._passages(said, about) if self.checked else ()

@@ -29,6 +29,7 @@ from ld_agent.config.sections import MINILM
 from ld_agent.datasets import AnnotatedUtterance, load_annotated_utterances, load_dialogues
 from ld_agent.languages import ENGLISH
 from ld_agent.text import SENTENCE_END, stems_of
+from training.change_rows import change_rows
 from training.command import run_command
 from training.persons import second_person, third_person
 from training.reader import of_annotations, of_passages, of_relations, of_scenes
@@ -310,7 +311,7 @@ def tune(
         claims.parent / "told.txt": told_rows,
     }
     written = [row for path in sorted({*claims.glob("*.txt")} - {*apart}) for row in claim_rows(path)]
-    written += list(yes_or_no_rows(written, rng))
+    written += [*yes_or_no_rows(written, rng), *change_rows(PEOPLE, rng)]
     written = rng.sample(written, min(written_limit or len(written), len(written)))
     rows += (written + [row for path, read in apart.items() if path.exists() for row in read(path)]) * repeat
     typer.echo(f"{len(rows)} rows: {Counter(label for _, label in rows)}", err=True)

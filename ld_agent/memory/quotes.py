@@ -12,6 +12,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.checks.kept import ending
+from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.named import part_about, part_asked, tells_of
 from ld_agent.checks.statements import asks
 from ld_agent.languages.reading import Reading
@@ -27,6 +29,8 @@ CANDIDATES = 48
 milliseconds."""
 LED_UP, WENT_ON = 2, 2
 """Number of utterances before one that a passage includes, and after it, of these only the same speaker's."""
+COMPARED = 12
+"""The most relevant lines of which the later may end what the earlier say."""
 LEAST, SHARE = 0.35, 0.6
 """Minimum worth of a quoted utterance, absolute and as a share of the best one's."""
 
@@ -106,6 +110,25 @@ def passages(
         )
         for place in places
     )
+
+
+def earlier(
+    heard: Utterance,
+    agent: str,
+    said: Sequence[Utterance],
+    encode: Callable[[Sequence[str]], Vectors],
+    reading: Reading,
+    check: StatementCheck,
+) -> list[Utterance]:
+    """What was said, without the lines that end what earlier ones say, for a question about what was before.
+
+    Args: as `quotes`; only the `COMPARED` most relevant lines are compared.
+    """
+    worth = worths(heard, agent, said, encode, reading)
+    near = [said[n] for n in sorted(worth.argsort()[::-1][:COMPARED].tolist())]
+    vectors = encode([u.text for u in near])
+    later = {near[n].id for n in ending(check, [(u.speaker, u.text) for u in near], vectors @ vectors.T)}
+    return [u for u in said if u.id not in later]
 
 
 def is_evidence(heard: Utterance, agent: str, said: Utterance, reading: Reading, about: str = "") -> bool:

@@ -10,6 +10,7 @@ import pytest
 from ld_agent.checks.kept import (
     asks_for_memory,
     deciding,
+    ending,
     over,
     own_words,
     true_answers,
@@ -147,3 +148,26 @@ def test_only_the_memory_can_answer_unless_something_else_came_with_the_question
     assert plain.asks_from_memory
     assert not replace(plain, passed=Passed(media=((heard.text, ({"type": "image_url"},)),))).asks_from_memory
     assert not replace(plain, passed=Passed(begun="You")).asks_from_memory
+
+
+def test_a_line_ends_what_one_before_says_if_they_are_alike(check: StatementCheck):
+    said = [("Nell", "I smoke."), ("Nell", "haven't touched a cigarette since may")]
+    assert ending(check, said, np.ones((2, 2), np.float32)) == {1}
+    assert ending(check, said, np.zeros((2, 2), np.float32)) == set()
+    assert ending(check, said[:1], np.ones((1, 1), np.float32)) == set()
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "ended"),
+    [
+        ("I live in Rome.", "I just moved to Oslo.", True),
+        ("I like coffee.", "I can't stand coffee any more.", True),
+        ("I work as a nurse.", "I'm retired now.", True),
+        ("I have two dogs.", "I have three dogs now.", True),
+        ("My dog is called Rex.", "We got a second dog, Bruno.", False),
+        ("I live in Oslo.", "My brother moved to Rome.", False),
+        ("I have a dog.", "I have a cat.", False),
+    ],
+)
+def test_what_a_newer_statement_ends(check: StatementCheck, older: str, newer: str, ended: bool):
+    assert over(check, [([("Nell", newer)], f"Nell: {older}")]) == ([0] if ended else [])

@@ -24,12 +24,27 @@ MORE = {
 """Further ways to say that something has changed."""
 BESIDE = {
     "home": (
-        "My sister moved to {v}.",
-        "I visited {v} last week.",
-        "I grew up in {v}.",
-        "My brother lives in {v} now.",
+        *("My sister moved to {v}.", "I visited {v} last week.", "I grew up in {v}.", "My brother lives in {v} now."),
+        *("I used to live in {v}.", "I live in the country.", "I live near the river.", "I live with my parents."),
+        *("I moved in with my boyfriend.", "We moved into a bigger flat.", "I live alone.", "I'd love to live in {v}."),
     ),
-    "job": ("My wife is a {v} now.", "My brother works as a {v}.", "I wanted to be a {v} as a child."),
+    "job": (
+        *(
+            "My wife is a {v} now.",
+            "My brother works as a {v}.",
+            "I wanted to be a {v} as a child.",
+            "I work at a hospital.",
+        ),
+        *("I also work as a {v} on weekends.", "I work at night.", "I work from home.", "I was a {v} before that."),
+        *("I work a lot.", "I met a {v} today.", "I volunteer as a {v} on Sundays.", "I work for the city."),
+    ),
+    "workplace": (
+        "I work as a nurse.",
+        "I am a teacher.",
+        "I work at night.",
+        "I work three days a week.",
+        "I used to work at {v}.",
+    ),
 }
 """What is no change."""
 ANIMALS = ("dog", "cat", "rabbit", "parrot", "hamster")
@@ -53,9 +68,8 @@ def change_rows(names: Sequence[str], rng: random.Random, each: int = 110) -> It
             said = rng.choice([text for text in (more, now.text("changes", rng), now.text("said", rng)) if text])
             yield from _claimed(who, said, (was.text("traits", rng), ENDED), (now.text("traits", rng), SUPPORTED))
             yield from _claimed(who, said, (rng.choice(stable).drawn(rng).text("traits", rng), UNSAID))
-            if beside := BESIDE.get(one.name):
-                said = rng.choice(beside).replace("{v}", now.value)
-                yield from _claimed(who, said, (was.text("traits", rng), UNSAID))
+            for beside in rng.sample(BESIDE.get(one.name, ()), 2 if one.name in BESIDE else 0):
+                yield from _claimed(who, beside.replace("{v}", now.value), (was.text("traits", rng), UNSAID))
     for _ in range(AGES):
         yield from _ages(rng.choice(names), rng)
         yield from _animals(rng.choice(names), rng)
@@ -73,7 +87,9 @@ def _ages(who: str, rng: random.Random) -> Iterator[tuple[Pair, str]]:
 
 
 def _animals(who: str, rng: random.Random) -> Iterator[tuple[Pair, str]]:
-    (first, second), kind = rng.sample(lists()["petname"], 2), rng.choice(ANIMALS)
+    (first, second), (kind, other) = rng.sample(lists()["petname"], 2), rng.sample(ANIMALS, 2)
+    for said in (f"I have a {other}.", f"We adopted a {other} called {second}."):
+        yield from _claimed(who, said, (f"I have a {kind}.", UNSAID), (f"I have a {kind} named {first}.", UNSAID))
     yield from _claimed(who, f"We got a second {kind}, {second}.", (f"My {kind} is called {first}.", UNSAID))
     yield from _claimed(who, f"{first} died in spring.", (f"I have a {kind} named {first}.", ENDED))
     yield from _claimed(who, f"My {kind}'s name is {second}.", (f"My {kind} is called {second}.", SUPPORTED))

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from cli_commands import CommandLine, scripted_config
 
-from ld_agent.checks.statements import says_unknown
 from ld_agent.datasets.records import reporting
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.tasks.question_data import contains, load_questions

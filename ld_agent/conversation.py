@@ -390,7 +390,6 @@ class Conversation:
             reply_time = checked_reply_time(waiting.at if waiting else None if at is None else utc(at), reply_at)
             heard = waiting or self._cache.hear(text or "", self._cache.answerable(speaker), at)
             turn = Turn(self.relation, self._cache, heard, on_text, interruptible, options or ReplyOptions())
-            turn.watch.lap("store")
             self.last_reply = yield from turn.reply(reply_time, recorded)
         self.learn_later()
         return self.last_reply

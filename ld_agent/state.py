@@ -53,7 +53,8 @@ class Relation:
         key: the conversation's key in the store.
         turnstile: lets one caller in at a time.
         models: the agent's, with the prompts of the conversation's language.
-        complete, acomplete: ask a model on this conversation's account.
+        encoder, check: the agent's; the check is None if it does not know that language.
+        complete, acomplete: ask a model.
         revision: increases whenever the threads' mirrors may be out of date.
     """
 
@@ -69,9 +70,11 @@ class Relation:
         self.turnstile = Turnstile(f"conversation {conversation_id!r}", config.agent.busy == "wait", shared)
         self.complete, self.acomplete = resources.asking.complete, resources.asking.acomplete
         self.models, self._settled = resources.models, config.language != AUTO
+        self.encoder = resources.encoder
+        self.check = resources.check_for(self.models.language.code)
         self._script_noted = False
         self.bank = PersonaBank(
-            self._store, self.key, resources.encoder, config.personas, self.models.language.reading, resources.progress
+            self._store, self.key, self.encoder, config.personas, self.models.language.reading, resources.progress
         )
         self.bank.seed(self.agent_name, config.agent.persona, EPOCH)
         self.views = self._views()
@@ -97,11 +100,12 @@ class Relation:
         self._settled = True
         if code != self.models.language.code:
             self.models = self.models.speaking(language(code))
+            self.check = self.resources.check_for(code)
             self.views = self._views()
 
     def first_unknown_script(self, text: str) -> bool:
         """Whether a text is the first in a script that the encoder does not know."""
-        if self._script_noted or self.resources.encoder.knows_script(text):
+        if self._script_noted or self.encoder.knows_script(text):
             return False
         self._script_noted = True
         return True
@@ -119,7 +123,7 @@ class Relation:
         """What people said in the running sessions of all threads, as far as it is relevant to a query."""
         settings, said = self.resources.config.memory, self._store.open_utterances(self.key, None)
         most = settings.k if k is None else k
-        return recalled_lines(query, said, self.agent_name, self.resources.encoder, most, settings.least_cosine)
+        return recalled_lines(query, said, self.agent_name, self.encoder, most, settings.least_cosine)
 
     @contextmanager
     def up_to_date(self) -> Iterator[None]:
@@ -142,7 +146,7 @@ class Relation:
         version = self._store.version(self.key)
         if version == self._version:
             return
-        self._store.check_encoder(self.resources.encoder.name, self.resources.encoder.dimension)
+        self._store.check_encoder(self.encoder.name, self.encoder.dimension)
         self.bank.drop_mirror()
         if self._store.edits(self.key) != self._edits:
             self.changed_by_hand()
@@ -270,7 +274,7 @@ class Relation:
             if self.resources.config.personas.attribution:
                 pairs = zip(utterances, extracted, strict=True)
                 extracted = [traits if self._may_have_traits(u) else () for u, traits in pairs]
-            check = self.resources.check_for(self.models.language.code)
+            check = self.check
             learned = list(zip(utterances, extracted, answered, strict=True))
             if check is None:
                 self._merge([(u, self._dated(u, traits, before)) for u, traits, before in learned])

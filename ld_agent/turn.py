@@ -6,6 +6,7 @@ nobody waits for it. Knows no SQL, no model and no thread.
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,13 +16,9 @@ from typing import Any
 
 from ld_agent.answering import Answering
 from ld_agent.backbones.base import Completion, Message
-from ld_agent.checks.learned import StatementCheck
-from ld_agent.checks.named import asked_about
 from ld_agent.checks.statements import asks_for_facts
 from ld_agent.errors import InputError, ReplyStopped
-from ld_agent.languages import Words
-from ld_agent.languages.reading import Reading
-from ld_agent.memory.quotes import earlier, in_time_order, passages, quotes, sources_of
+from ld_agent.memory.quotes import Told, compare, earlier, in_time_order, passages, quotes, sources_of
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.enabled import Remembered
@@ -31,7 +28,6 @@ from ld_agent.modules.reader import Reader
 from ld_agent.modules.replies import ReplyStream, continued, decision, repeatable, reply_text, statements
 from ld_agent.modules.situation import Prompted, Situation
 from ld_agent.revising.forgetting import FORGOTTEN, Forgetting, Request, quoted, request_in
-from ld_agent.running.stopwatch import Stopwatch
 from ld_agent.state import Relation
 from ld_agent.steps import Steps, metered
 from ld_agent.types import SAID, Reply, ReplyOptions, Tokens, Utterance, checked_text, iso, utc
@@ -74,6 +70,7 @@ class Turn:
         checked: the utterance asks for what was told, and the answer must be supported by it.
         decision: whether the answer called the utterance worth remembering; "": it was not asked.
         options: overrides of the config for this reply.
+        timings_ms: milliseconds by step.
     """
 
     relation: Relation
@@ -82,14 +79,16 @@ class Turn:
     on_text: Callable[[str], None] | None = None
     interruptible: bool = False
     options: ReplyOptions = field(default_factory=ReplyOptions)
-    watch: Stopwatch = field(default_factory=Stopwatch)
     remembered: Remembered = field(default_factory=Remembered)
     traits: dict[str, tuple[str, ...]] = field(default_factory=dict)
     quotes: tuple[Utterance, ...] = ()
-    passages: tuple[tuple[Utterance, ...], ...] = ()
     notes: list[str] = field(default_factory=list)
     checked: bool = False
     decision: str = ""
+    timings_ms: dict[str, float] = field(default_factory=dict)
+    _since: float = field(default_factory=time.perf_counter)
+    _everyone: tuple[str, ...] = field(init=False)
+    _answering: Answering = field(init=False)
     _prompted: Prompted = field(default_factory=lambda: Prompted(()))
     _seen: list[Completion] = field(default_factory=list)
     _pieces: list[str] = field(default_factory=list)
@@ -97,6 +96,9 @@ class Turn:
     _why_none: str = ""
     _calls: tuple[Mapping[str, Any], ...] = ()
     _said_before: frozenset[str] | None = None
+
+    def __post_init__(self) -> None:
+        self._everyone = tuple(dict.fromkeys([self.relation.agent_name, *[u.speaker for u in self.cache.utterances]]))
 
     def reply(self, at: datetime | None, recorded: str | None = None) -> Steps[Reply]:
         """Answer, as steps.
@@ -109,28 +111,28 @@ class Turn:
             return (yield from self._forgetting(request, at, recorded))
         answer, interrupted = yield from self._answer()
         said = self._said(answer, interrupted)
-        self.watch.lap("generate")
+        self._lap("generate")
         text = self.options.passed.begun + said if recorded is None else recorded
         kept = self._keep(text, at, interrupted) if text and not self._calls else None
-        self.watch.lap("store")
+        self._lap("store")
         return self._reply(said, kept)
 
     def _request(self) -> Request | None:
         """What the person asks to forget, in the chat itself; documents ask in vain."""
         forgets = self.relation.resources.config.memory.forgets and self.heard.channel == "chat"
-        return request_in(self.heard.text, self._reading) if forgets else None
+        return request_in(self.heard.text, self.relation.models.language.reading) if forgets else None
 
     def _forgetting(self, request: Request, at: datetime | None, recorded: str | None) -> Steps[Reply]:
         """Forget what is meant and say so; only that something was forgotten is stored."""
         yield from self.relation.pending()
-        self.watch.lap("pending")
+        self._lap("pending")
         forgetting = Forgetting(self.relation, self.heard, self.cache.thread, self.relation.resources.clock())
-        told = forgetting.carried_out(request)
+        gone = forgetting.carried_out(request)
         self.cache.reload()
-        shortened = replace(self.heard, text=self._words.forget)
+        words, found = self.relation.models.language.words, gone or gone is None
+        shortened = replace(self.heard, text=words.forget)
         self.heard = next((u for u in self.cache.utterances if u.id == self.heard.id), shortened)
-        words, found = self._words, told or told is None
-        said = words.forgotten.format(told=quoted(told)) if told else words.forgot if found else words.not_found
+        said = words.forgotten.format(told=quoted(gone)) if gone else words.forgot if found else words.not_found
         kept = self._keep(recorded or (words.forgot if found else said), at, interrupted=False)
         if found:
             forgetting.forget_reply(kept)
@@ -155,32 +157,32 @@ class Turn:
         return answer, False
 
     def situation(self) -> Steps[Situation]:
-        """Finish pending work and gather everything the reply is made from."""
-        yield from self.relation.pending()
-        self.notes += self.relation.take_notes()
-        self.watch.lap("pending")
+        """Finish pending work and gather everything the reply is made from, equation (5)."""
+        relation, config = self.relation, self.relation.resources.config
+        yield from relation.pending()
+        self.notes += relation.take_notes()
+        self._lap("pending")
         query = self._query()
-        self.watch.lap("encode")
+        self._lap("encode")
         yield from self._recall(query)
-        self.watch.lap("recall")
-        bank, agent = self.relation.bank, self.relation.agent_name
-        self.traits = dict(bank.select(self._everyone(), query.vector, self.heard.at, agent))
-        about = self._look_up()
-        return replace(self._situation(about), passed=self.options.passed)
+        self._lap("recall")
+        self.traits = dict(relation.bank.select(self._everyone, query.vector, self.heard.at, relation.agent_name))
+        self._answering = self._made_to_answer()
+        situation = self._situation()
+        self.checked = self._answering.checks(situation)
+        if self.checked or config.memory.quotes or config.modules.reader.passages:
+            situation = self._with_evidence(situation, self._told(situation.context if self.checked else ()))
+        return situation
 
-    def _look_up(self) -> str:
-        """Choose quotes and passages of what was said; return the only person asked about, if any."""
-        relation, language = self.relation, self.relation.models.language
-        asked = Situation(relation.agent_name, self.heard, language=language, passed=self.options.passed)
-        self.checked = self._answering().checks(asked)
-        running = [u for u in self.cache.utterances if u.id != self.heard.id] if self.checked else []
-        said, encode = [*self._said_then(), *running], relation.resources.encoder.encode
-        if self._check is not None and said and self._reading.pattern("asks_former").search(self.heard.text):
-            said = earlier(self.heard, relation.agent_name, said, encode, self._reading, self._check)
-        about = asked_about(self.heard.text, (*self._everyone(), *(u.speaker for u in said)), self._reading)
-        self.quotes = self._quotes([u for u in said if u not in running], about)
-        self.passages = self._passages(said, about) if self.checked else ()
-        return about
+    def _query(self) -> Query:
+        """The memory query: the last utterances of the running session."""
+        relation, settings = self.relation, self.relation.resources.config.memory
+        text = "\n".join([u.text for u in self.cache.utterances[-settings.query_turns :]])
+        if relation.first_unknown_script(self.heard.text):
+            self.notes.append(UNKNOWN_SCRIPT)
+        if settings.quotes:
+            relation.encoder.encode([text, self.heard.text])  # in one batch; quotes are for what was heard alone
+        return relation.resources.query(text, self.heard.at)
 
     def _recall(self, query: Query) -> Steps[None]:
         """Let every view recall; pinned memories are always included."""
@@ -189,106 +191,91 @@ class Turn:
         self.remembered = replace(remembered, recalled=views.with_pinned(remembered.recalled, query.at))
         self.notes += remembered.notes
 
+    def _situation(self) -> Situation:
+        """What is recalled and known, without what was said in earlier sessions."""
+        relation, recalled = self.relation, self.remembered.recalled
+        running = tuple([u for u in self.cache.utterances if u.id != self.heard.id])
+        guidance = relation.views.guidance(recalled)
+        talk = (relation.agent_name, self.heard, running, recalled, self.traits, self._everyone[1:])
+        return Situation(
+            *(*talk, guidance.steps, guidance.examples),
+            labelled=len(relation.views.views) > 1,
+            decides=relation.views.decides,
+            instructions=self.options.instructions,
+            language=relation.models.language,
+            doubted=relation.bank.channels(self.traits),
+            passed=self.options.passed,
+        )
+
+    def _told(self, running: Sequence[Utterance]) -> Told:
+        """What was said in the recalled sessions and in the running one, compared with the utterance to answer."""
+        relation, resources = self.relation, self.relation.resources
+        recalled, encode, reading = self.remembered.recalled, relation.encoder.encode, relation.models.language.reading
+        ids = sources_of(recalled)
+        said = in_time_order(ids, resources.store.utterances_by_id(relation.key, ids)) if ids else []
+        stored = relation.views.said_vectors(recalled) if said else {}
+        all_said = [*said, *running]
+        told = compare(self.heard, relation.agent_name, all_said, encode, reading, stored, self._everyone)
+        former = reading.pattern("asks_former").search(self.heard.text)
+        return earlier(told, relation.check, encode) if relation.check and all_said and former else told
+
+    def _with_evidence(self, situation: Situation, told: Told) -> Situation:
+        """The situation with quotes of recalled sessions and, if the answer is checked, passages for the reader.
+
+        Passages are only of what was said, because the reader's answer does not tell where it comes from.
+        """
+        language, config = self.relation.models.language, self.relation.resources.config
+        self.quotes = self._quotes(told.without([u.id for u in situation.context]), config.memory.quotes)
+        said = told.without([u.id for u in told.said if u.channel not in SAID])
+        most = config.modules.reader.passages if self.checked else 0
+        read = passages(said, max(most, EVIDENCE)) if most else ()
+        return replace(
+            situation,
+            quotes=as_dated(self.quotes, language.reading, self.heard.at),
+            passages=tuple([as_dated(lines, language.reading, self.heard.at) for lines in read]),
+            about=told.about,
+        )
+
+    def _quotes(self, told: Told, room: int) -> tuple[Utterance, ...]:
+        """Utterances relevant to the one to answer, within ``room`` tokens."""
+        if not told.said or not room:
+            return ()
+        backbone = self.relation.models.backbone("generator")
+        frame = backbone.count_tokens([Message("user", "")])
+        return quotes(told, lambda text: backbone.count_tokens([Message("user", text)]) - frame, room)
+
+    def _made_to_answer(self) -> Answering:
+        relation, modules = self.relation, self.relation.resources.config.modules
+        return Answering(
+            Generator(relation.models, modules.generator.prompting),
+            relation.encoder.encode,
+            modules.generator.grounded,
+            Reader(relation.models) if modules.reader.passages else None,
+            modules.reader.passages,
+            modules.reader.asked == "first",
+            relation.check,
+            self._seen,
+        )
+
     def prompted(self, situation: Situation, prompting: str | None = None) -> Prompted:
         """The prompt of the reply.
 
         Args:
             prompting: see `Generator`; None: as configured.
         """
-        self._prompted = self._generator(prompting).prompt_for(situation)
+        generator = Generator(self.relation.models, prompting) if prompting else self._answering.generator
+        self._prompted = generator.prompt_for(situation)
         self.notes += self._prompted.notes
-        self.watch.lap("prompt")
+        self._lap("prompt")
         return self._prompted
-
-    @property
-    def _reading(self) -> Reading:
-        return self.relation.models.language.reading
-
-    @property
-    def _words(self) -> Words:
-        return self.relation.models.language.words
-
-    def _generator(self, prompting: str | None = None) -> Generator:
-        resources = self.relation.resources
-        return Generator(self.relation.models, prompting or resources.config.modules.generator.prompting)
-
-    def _everyone(self) -> tuple[str, ...]:
-        """The agent and everyone who has spoken in the running session."""
-        return tuple(dict.fromkeys([self.relation.agent_name, *(u.speaker for u in self.cache.utterances)]))
-
-    def _query(self) -> Query:
-        """The memory query: the last utterances of the running session."""
-        resources = self.relation.resources
-        recent = self.cache.utterances[-resources.config.memory.query_turns :]
-        text = "\n".join(u.text for u in recent)
-        if self.relation.first_unknown_script(self.heard.text):
-            self.notes.append(UNKNOWN_SCRIPT)
-        if resources.config.memory.quotes:
-            resources.encoder.encode([text, self.heard.text])  # in one batch; quotes are for what was heard alone
-        return resources.query(text, self.heard.at)
-
-    def _situation(self, about: str) -> Situation:
-        """Everything the reply is made from, equation (5)."""
-        views, recalled = self.relation.views, self.remembered.recalled
-        guidance, context = views.guidance(recalled), tuple(u for u in self.cache.utterances if u.id != self.heard.id)
-        talk = (self.relation.agent_name, self.heard, context, recalled, self.traits, self._everyone()[1:])
-        return Situation(
-            *talk,
-            *(guidance.steps, guidance.examples),
-            labelled=len(views.views) > 1,
-            decides=views.decides,
-            quotes=self._dated(self.quotes),
-            passages=tuple(map(self._dated, self.passages)),
-            instructions=self.options.instructions,
-            language=self.relation.models.language,
-            doubted=self.relation.bank.channels(self.traits),
-            about=about,
-        )
-
-    def _dated(self, said: Sequence[Utterance]) -> tuple[Utterance, ...]:
-        """Lines of earlier sessions with dates for "yesterday" and ages of today, because models do not reckon."""
-        return tuple(as_dated(one, self._reading, self.heard.at) for one in said)
-
-    def _said_then(self) -> list[Utterance]:
-        """What was said in the recalled sessions, oldest first, if any of it is wanted."""
-        resources = self.relation.resources
-        wanted = resources.config.memory.quotes or resources.config.modules.reader.passages
-        ids = sources_of(self.remembered.recalled) if wanted else []
-        return in_time_order(ids, resources.store.utterances_by_id(self.relation.key, ids)) if ids else []
-
-    @property
-    def _check(self) -> StatementCheck | None:
-        return self.relation.resources.check_for(self.relation.models.language.code)
-
-    def _quotes(self, said: Sequence[Utterance], about: str) -> tuple[Utterance, ...]:
-        """Utterances of recalled sessions relevant to the one to answer, within ``memory.quotes`` tokens."""
-        resources, room = self.relation.resources, self.relation.resources.config.memory.quotes
-        if not said or not room:
-            return ()
-
-        def count(text: str) -> int:
-            return resources.models.count_tokens("generator", [Message("user", text)])
-
-        frame = count("")
-        asked = (self.heard, self.relation.agent_name, said, resources.encoder.encode, self._reading)
-        known = self.relation.views.said_vectors(self.remembered.recalled)
-        return quotes(*asked, lambda text: count(text) - frame, room, known, about)
-
-    def _passages(self, said: Sequence[Utterance], about: str) -> tuple[tuple[Utterance, ...], ...]:
-        """What the reader may read: only what was said, because its answer does not tell where it comes from."""
-        resources, most = self.relation.resources, self.relation.resources.config.modules.reader.passages
-        readable = [u for u in said if u.channel in SAID]
-        if not most or not readable:
-            return ()
-        asked = (self.heard, self.relation.agent_name, readable, resources.encoder.encode, self._reading)
-        return passages(*asked, max(most, EVIDENCE), self.relation.views.said_vectors(self.remembered.recalled), about)
 
     def _generated(self, situation: Situation, prompted: Prompted) -> Steps[str]:
         """The model's answer; its decision whether the utterance is worth remembering, if any, is noted."""
         views = self.relation.views
-        answering = self._answering()
         self._said_before = before = None if self.checked else self._not_to_be_repeated()
-        answer = yield from answering.steps(situation, prompted, self._seeded(), self._listener, before, self.checked)
+        answer = yield from self._answering.steps(
+            situation, prompted, self._seeded(), self._listener, before, self.checked
+        )
         self.notes += answer.notes
         self.notes += answer.completion.notes
         self._finish, self._why_none = answer.completion.finish, answer.completion.why_none("generator")
@@ -305,22 +292,9 @@ class Turn:
         seed = zlib.crc32(f"{self.relation.id}/{self.heard.id}".encode())
         return replace(self.options, seed=seed) if self.options.seed is None else self.options
 
-    def _answering(self) -> Answering:
-        resources, modules = self.relation.resources, self.relation.resources.config.modules
-        return Answering(
-            self._generator(),
-            resources.encoder.encode,
-            modules.generator.grounded,
-            Reader(self.relation.models) if modules.reader.passages else None,
-            modules.reader.passages,
-            modules.reader.asked == "first",
-            self._check,
-            self._seen,
-        )
-
     def _reply(self, said: str, kept: Utterance | None) -> Reply:
         tokens = Tokens(sum(c.prompt_tokens for c in self._seen), sum(c.completion_tokens for c in self._seen))
-        about = (self.remembered.recalled, self.traits, tuple(self.notes), self.watch.milliseconds, tokens)
+        about = (self.remembered.recalled, self.traits, tuple(self.notes), self.timings_ms, tokens)
         prompt = tuple({"role": m.role, "content": m.content} for m in self._prompted.messages)
         return Reply(
             said, kept, self.heard, *about, self._explanations(), self.quotes, self._finish, prompt, self._calls
@@ -355,7 +329,7 @@ class Turn:
         relation = self.relation
         return ReplyStream(
             relation.agent_name,
-            self._everyone()[1:],
+            self._everyone[1:],
             self.on_text,
             decides=relation.views.decides,
             said=self._said_before,
@@ -369,7 +343,9 @@ class Turn:
         None: the reply may state facts that were asked for, again.
         """
         resources, agent = self.relation.resources, self.relation.agent_name
-        if resources.config.modules.generator.repeats or asks_for_facts(self.heard.text, self._reading):
+        if resources.config.modules.generator.repeats or asks_for_facts(
+            self.heard.text, self.relation.models.language.reading
+        ):
             return None
         lately = resources.store.latest_utterances(self.relation.key, LATEST)
         said = [u.text for u in (*lately, *self.cache.utterances) if u.speaker == agent]
@@ -377,12 +353,12 @@ class Turn:
 
     def _said(self, answer: str, interrupted: bool) -> str:
         """The reply in an answer; "" only if it was interrupted before the first word."""
-        people, decides = self._everyone()[1:], self.relation.views.decides
+        people, decides = self._everyone[1:], self.relation.views.decides
         said = reply_text(answer, self.relation.agent_name, people, decides=decides, said=self._said_before)
         if interrupted:
             self.notes.append(INTERRUPTED)
         elif not said and not self._calls and not self.options.passed.begun:
-            said = self._words.speechless
+            said = self.relation.models.language.words.speechless
             self.notes.append(f"{self._why_none}; {STOCK_PHRASE}" if self._why_none else NO_REPLY)
         return continued(self.options.passed.begun, said)
 
@@ -396,3 +372,9 @@ class Turn:
             kept = self.cache.append(self.relation.agent_name, checked_text(text), at, interrupted=interrupted)
             store.note_recalled(key, kept.id, [recalled.record.id for recalled in self.remembered.recalled])
             return kept
+
+    def _lap(self, step: str) -> None:
+        """Add the time since the last lap to that of a step."""
+        now = time.perf_counter()
+        self.timings_ms[step] = round(self.timings_ms.get(step, 0.0) + 1000 * (now - self._since), 3)
+        self._since = now

@@ -33,7 +33,7 @@ from langgraph.store.memory import InMemoryStore
 
 from ld_agent.agent import Agent
 from ld_agent.errors import InputError
-from ld_agent.memory.index.base import Search
+from ld_agent.memory.index.long_term import Search
 from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.scoring import SCORERS
 from ld_agent.storage.rows import Draft, StoredConversation

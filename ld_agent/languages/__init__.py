@@ -1,6 +1,6 @@
 """Languages: one folder each, with the prompts of every module and the words that the code itself writes or parses.
 
-A folder holds ``words.yaml`` (`Words`), ``rules.yaml`` (`ld_agent.languages.rules.Rules`), ``dates.yaml``
+A folder holds ``words.yaml`` (`Words`), ``rules.yaml`` (`ld_agent.languages.reading.Rules`), ``dates.yaml``
 (`ld_agent.languages.dates.Dates`) and ``prompts/*.yaml``, the same files as ``en``. Prompts may ask a model to begin a
 line ("Note:", "Enough:") in the language's own words; `Language.canonical` translates these markers back for the
 parsers. Knows no model and no store.
@@ -23,8 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, fie
 
 from ld_agent.errors import ConfigError
 from ld_agent.languages.dates import Dates
-from ld_agent.languages.reading import Reading
-from ld_agent.languages.rules import Rules
+from ld_agent.languages.reading import Reading, Rules
 from ld_agent.prompts import Prompt, as_name
 
 AUTO = "auto"

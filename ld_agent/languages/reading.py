@@ -1,4 +1,5 @@
-"""How one agent reads texts: the rules of its languages, applied together because people mix languages.
+"""How texts are read: the patterns and words of one language, ``rules.yaml``, and those of all languages of an agent, applied
+together because people mix languages.
 
 Every `Language` has a `Reading`: its own rules and those of the shipped languages. Nothing here is shared with an agent of
 another language. Knows no text.
@@ -10,11 +11,94 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 
+from pydantic import BaseModel, ConfigDict, field_validator
+
 from ld_agent.languages.dates import Dates
-from ld_agent.languages.rules import Rules, patterns_of
 
 LONGEST_REQUEST = 300
 """Characters of a sentence that may ask to forget something."""
+
+
+class Rules(BaseModel):
+    """The rules of one language, ``rules.yaml``. Patterns are regular expressions; "" matches nothing.
+
+    Attributes:
+        stop_words: words without meaning of their own. An agent's texts are read by its own language and the shipped
+            ones: leave out words that mean something in English.
+        not_searched: further words that word search ignores, such as the parts of contractions.
+        stemmer: the name of the language's Snowball stemmer: "french"; "": none is needed.
+        no_trait: a sentence by which an extractor reports that there is no trait.
+        nothing: a whole answer that reports no trait or no note.
+        of_the_task: a sentence about the task or "the speaker" instead of a trait.
+        lead_in: an introduction to a summary: "Here is a summary:".
+        relation: somebody related to the speaker: "sister", "dog".
+        pronoun: begins a sentence about somebody just mentioned.
+        first_person, second_person: words for the speaker and for the person addressed.
+        saying: first-person phrases that state nothing about the speaker: "I hope your son is well".
+        negated: words of denial.
+        not_knowing: states that something is not known: "you never told me".
+        asks_past: words of a question about the past: "did", "was".
+        asks_whether: a question that yes or no answers.
+        asks_former: words of a question about what has changed since: "before", "used to".
+        asks_to_forget: a sentence that asks to forget something told, and, in the group ``what``, what; none: what was
+            said last.
+        saying_nothing: nouns that tell nothing by themselves.
+        filling: characters without meaning of their own, in languages without spaces.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    stop_words: tuple[str, ...]
+    not_searched: tuple[str, ...]
+    stemmer: str
+    no_trait: str
+    nothing: str
+    of_the_task: str
+    lead_in: str
+    relation: str
+    pronoun: str
+    first_person: str
+    second_person: str
+    saying: str
+    negated: str
+    not_knowing: tuple[str, ...]
+    saying_nothing: tuple[str, ...]
+    filling: str
+    asks_past: str = ""
+    asks_whether: str = ""
+    asks_former: str = ""
+    asks_to_forget: str = ""
+
+    @field_validator("*")
+    @classmethod
+    def _compiles(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for pattern in _listed(value):
+            try:
+                re.compile(pattern)
+            except re.error as exc:
+                raise ValueError(f"{pattern!r} is not a regular expression: {exc}") from exc
+        return value
+
+    @field_validator("asks_to_forget")
+    @classmethod
+    def _forgetting_has_its_group(cls, pattern: str) -> str:
+        if pattern and "what" not in re.compile(pattern).groupindex:
+            raise ValueError(f"{pattern!r} lacks the group 'what'")
+        return pattern
+
+    @field_validator("stemmer")
+    @classmethod
+    def _snowball_knows_it(cls, name: str) -> str:
+        import Stemmer
+
+        if name and name not in Stemmer.algorithms():
+            raise ValueError(f"{name!r} is not one of Snowball's stemmers: {', '.join(Stemmer.algorithms())}")
+        return name
+
+
+def _listed(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    """The patterns of a key."""
+    return (value,) if isinstance(value, str) else value
 
 
 class Reading:
@@ -32,7 +116,7 @@ class Reading:
     def pattern(self, key: str) -> re.Pattern[str]:
         """One pattern for a key of `Rules` that matches what the pattern of any language matches."""
         if key not in self._patterns:
-            patterns = [pattern for rules in self._rules for pattern in patterns_of(getattr(rules, key))]
+            patterns = [pattern for rules in self._rules for pattern in _listed(getattr(rules, key))]
             self._patterns[key] = re.compile("|".join(f"(?:{pattern})" for pattern in patterns if pattern) or "(?!)")
         return self._patterns[key]
 

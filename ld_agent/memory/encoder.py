@@ -6,7 +6,7 @@ import re
 import threading
 import unicodedata
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,17 @@ from ld_agent.errors import ModelError
 from ld_agent.memory.packaged_encoders import PACKAGED, mostly_in, packaged
 
 Vectors = NDArray[np.float32]
+Progress = Callable[[str, int, int], None]
+"""Called with (what, done, total) while many texts are encoded, until done equals total."""
 CUT = 1_000  # characters of a window where tokens are not known
 UNKNOWN = 0.3
 LOOKED_AT = 400  # characters whose tokens are counted
 TOKENS_OF_A_CUT_WORD = 8  # a word cut at a window's edge may need more tokens than before
 MOST_TOKENS_A_CHARACTER = 3  # a Hangul syllable, taken apart by Unicode normalisation
+
+
+def no_progress(what: str, done: int, total: int) -> None:
+    """Show no progress."""
 
 
 class SentenceEncoder:

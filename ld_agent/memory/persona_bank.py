@@ -11,17 +11,20 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ld_agent.config.sections import PersonasSection
 from ld_agent.errors import InputError
 from ld_agent.languages.numbers import numbers
 from ld_agent.languages.reading import Reading
-from ld_agent.memory.encoder import SentenceEncoder, Vectors
-from ld_agent.memory.index.base import Progress, no_progress
-from ld_agent.memory.speaker_traits import SpeakerTraits
-from ld_agent.storage.columns import microseconds
+from ld_agent.memory.encoder import Progress, SentenceEncoder, Vectors, no_progress
+from ld_agent.storage.columns import EPOCH, microseconds
 from ld_agent.storage.store import Store
 from ld_agent.types import Trait, Utterance, as_known, least_trusted, listed
 
+NEVER = np.iinfo(np.int64).max
+GROWTH = 1.5
 RECENCY_SECONDS = 30 * 86_400.0
 Holds = tuple[datetime | None, datetime | None]
 """From when and until when a trait holds; None: not said."""
@@ -54,6 +57,7 @@ class PersonaBank:
     ) -> None:
         self._progress, self._reading = progress, reading
         self._store, self._key, self._encoder, self._settings = store, key, encoder, settings
+        self._most_of_agent, self._most = settings.most(of_agent=True), settings.most(of_agent=False)
         self._shelf = store.personas(key)
         self._loaded: dict[str, SpeakerTraits] | None = None
 
@@ -158,7 +162,9 @@ class PersonaBank:
             raise
 
     def _bank(self, speaker: str) -> SpeakerTraits:
-        return self._banks.setdefault(speaker, SpeakerTraits(self._encoder.dimension))
+        if speaker not in self._banks:
+            self._banks[speaker] = SpeakerTraits(self._encoder.dimension)
+        return self._banks[speaker]
 
     def _add(
         self, speaker: str, text: str, at: datetime, source: str, channel: str = "chat", holds: Holds = OPEN
@@ -217,17 +223,17 @@ class PersonaBank:
         chosen: dict[str, tuple[str, ...]] = {}
         now, recency = microseconds(at), self._settings.recency
         for speaker in dict.fromkeys(speakers):
-            bank, cap = self._banks.get(speaker), self._settings.most(of_agent=speaker == agent)
+            bank, cap = self._banks.get(speaker), self._most_of_agent if speaker == agent else self._most
             best = bank.best(query, now, cap, recency, RECENCY_SECONDS) if bank and cap else []
             if best:
-                chosen[speaker] = tuple(trait.text for trait in best)
+                chosen[speaker] = tuple([trait.text for trait in best])
         return chosen
 
     def channels(self, chosen: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], str]:
         """The least trusted channel of each selected trait that was not said in the chat, by speaker and text."""
         by_trait: dict[tuple[str, str], list[str]] = {}
         for speaker, texts in chosen.items():
-            for trait in (trait for text in texts for trait in self._bank(speaker).active(text)):
+            for trait in [trait for text in texts for trait in self._bank(speaker).active(text)]:
                 if trait.channel != "chat":
                     by_trait.setdefault((speaker, trait.text), []).append(trait.channel)
         return {named: least_trusted(channels) for named, channels in by_trait.items()}
@@ -235,7 +241,7 @@ class PersonaBank:
     def near(self, speaker: str, text: str, most: int) -> list[Trait]:
         """The active traits of a speaker that are nearest to a text."""
         bank = self._banks.get(speaker)
-        return bank.nearest(self._encoder.encode([text]), most) if bank else []
+        return bank.nearest(self._encoder.encode([text])[0], most) if bank else []
 
     def known_speakers(self) -> list[str]:
         """All speakers with traits, active or not, in the order of their first trait."""
@@ -253,6 +259,96 @@ class PersonaBank:
                 f"unknown speaker {speaker!r}; this conversation has: {', '.join(everyone) or 'nobody yet'}"
             )
         return known
+
+
+class SpeakerTraits:
+    """The n traits of one speaker in the order they were learned, as columns, so that thousands can be compared at once.
+
+    Attributes:
+        traits: (n,) the traits themselves.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        self.traits: list[Trait] = []
+        self._vectors = np.empty((0, dimension), np.float32)
+        self._times = np.empty((3, 0), np.int64)  # learned at, last mentioned, holds until; microseconds
+        self._flags = np.empty((2, 0), np.bool_)  # active, pinned
+        self._by_text: dict[str, list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.traits)
+
+    def add(self, trait: Trait, vector: Vectors) -> None:
+        """Append a trait."""
+        n = len(self.traits)
+        if n == len(self._vectors):
+            self._reserve(int(n * GROWTH) + 16)
+        self._vectors[n] = vector
+        self._by_text.setdefault(trait.text, []).append(n)
+        self.traits.append(trait)
+        self.put(n, trait)
+
+    def put(self, row: int, trait: Trait) -> None:
+        """Replace the trait of a row by its later state."""
+        until = microseconds(trait.holds_until or EPOCH) if trait.holds_until or not trait.active else NEVER
+        self.traits[row] = trait
+        self._times[:, row] = microseconds(trait.at), microseconds(trait.last_at), until
+        self._flags[:, row] = trait.active, trait.pinned
+
+    def _reserve(self, capacity: int) -> None:
+        n = len(self.traits)
+        vectors, times = np.empty((capacity, self._vectors.shape[1]), np.float32), np.empty((3, capacity), np.int64)
+        flags = np.zeros((2, capacity), np.bool_)
+        vectors[:n], times[:, :n], flags[:, :n] = self._vectors[:n], self._times[:, :n], self._flags[:, :n]
+        self._vectors, self._times, self._flags = vectors, times, flags
+
+    def cosines(self, vector: Vectors) -> Vectors:
+        """(n,) cosine of each trait, past ones included, with a unit vector; equal vectors get equal numbers."""
+        cosines: Vectors = np.vecdot(self._vectors[: len(self.traits)], vector)
+        return cosines
+
+    def rivals(self, text: str, vector: Vectors, least: float, at: int) -> Iterator[tuple[int, Trait, float]]:
+        """Traits that held when a text was said and may repeat it: (row, trait, cosine), in row order.
+
+        Args:
+            least: minimum cosine; the same text always counts.
+            at: when it was said, in microseconds since the epoch; what was over by then is excluded.
+        """
+        cosines, holding = self.cosines(vector), self._times[2, : len(self.traits)] > at
+        wanted = cosines >= least
+        wanted[self._by_text.get(text, [])] = True
+        for row in np.flatnonzero(holding & wanted).tolist():
+            yield row, self.traits[row], float(cosines[row])
+
+    def best(self, query: Vectors, at: int, most: int, recency: float, scale: float) -> list[Trait]:
+        """The traits known, and not over, at a time that are most relevant to a query, in the order they were learned.
+
+        Pinned traits come first; worth is (1 - recency) · cosine + recency · e^(-age / scale).
+
+        Args:
+            query: (dimension,) unit vector.
+            at: microseconds since the epoch.
+            scale: seconds.
+        """
+        n = len(self.traits)
+        known_from, last_said, holds_until = self._times[:, :n]
+        recent = recency * np.exp(np.maximum(at - last_said, 0) / (-1e6 * scale))
+        recent[self._flags[1, :n]] = np.inf
+        worth = (1 - recency) * self.cosines(query).astype(np.float64) + recent
+        rows = np.flatnonzero((known_from <= at) & (holds_until > at))
+        chosen: NDArray[np.intp] = np.sort(rows[np.lexsort((-rows, -worth[rows]))[:most]])
+        return [self.traits[row] for row in chosen.tolist()]
+
+    def active(self, text: str) -> list[Trait]:
+        """The active traits with exactly this text; without any, those that were active."""
+        same = self._by_text.get(text, [])
+        return [self.traits[row] for row in [row for row in same if self._flags[0, row]] or same]
+
+    def nearest(self, vector: Vectors, most: int) -> list[Trait]:
+        """The active traits nearest to a unit vector, in row order."""
+        rows = np.flatnonzero(self._flags[0, : len(self.traits)])
+        nearest: NDArray[np.intp] = rows[np.argsort(-self.cosines(vector)[rows], kind="stable")[:most]]
+        return [self.traits[row] for row in sorted(nearest.tolist())]
 
 
 def _ended(trait: Trait, at: datetime, by: str) -> Trait:

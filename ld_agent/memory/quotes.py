@@ -1,27 +1,29 @@
-"""Quotes: the utterances behind recalled memories that are most relevant to the current one, verbatim.
+"""What was said in recalled sessions, by its relevance to the utterance to answer: quotes for the prompt, which keep the details
+that a summary loses, and passages for the reader.
 
-They keep the details that a summary loses. Pure functions over utterances and vectors: knows no store, no
-prompt and no tokens.
+Pure functions over utterances, vectors and the learned check: knows no store, no prompt and no tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.checks.kept import ending
 from ld_agent.checks.learned import StatementCheck
-from ld_agent.checks.named import part_about, part_asked, tells_of
-from ld_agent.checks.statements import asks
+from ld_agent.checks.named import asked_about, part_about, part_asked, tells_of
+from ld_agent.checks.statements import ASKS
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.index.passages import windows
 from ld_agent.types import Recalled, Utterance
 
+Encode = Callable[[Sequence[str]], Vectors]
+NONE_STORED: Mapping[str, Vectors] = {}
 COVER, SPEAKER, DETAIL = 0.3, 0.15, 0.1
 """worth = cos + COVER · (share of the query's stems said) + SPEAKER [said by whom it is about] + DETAIL [no question]."""
 CANDIDATES = 48
@@ -35,43 +37,84 @@ LEAST, SHARE = 0.35, 0.6
 """Minimum worth of a quoted utterance, absolute and as a share of the best one's."""
 
 
-def quotes(
+@dataclass(frozen=True, slots=True)
+class Told:
+    """n utterances in time order, with how much each bears on the one to answer; see `compare`.
+
+    Attributes:
+        heard: the utterance to answer.
+        agent: name of the speaker whom ``heard`` calls "you".
+        worth: (n,) see `worths`.
+        about: the only speaker whom ``heard`` asks about by name; "": none.
+        of_agent: ``heard`` is about the agent, so that what it said can answer.
+    """
+
+    heard: Utterance
+    agent: str
+    said: Sequence[Utterance]
+    worth: NDArray[np.float64]
+    about: str
+    of_agent: bool
+
+    def without(self, ids: Collection[str]) -> Told:
+        """The other utterances than these."""
+        places = [n for n, one in enumerate(self.said) if one.id not in ids]
+        return replace(self, said=[self.said[n] for n in places], worth=self.worth[places])
+
+    def answering(self) -> list[int]:
+        """The places of the utterances that can answer, best first: those that tell of whom ``heard`` asks about.
+
+        The agent's tell only of itself, or its inventions would confirm themselves.
+        """
+        order = np.argsort(-self.worth, kind="stable").tolist()
+        able = [place for place in order if self.of_agent or self.said[place].speaker != self.agent]
+        return [place for place in able if tells_of(self.about, self.said[place])] if self.about else able
+
+    def shown(self, place: int) -> Utterance | None:
+        """An utterance as part of a passage: all of it, its questions, or None."""
+        said = self.said[place]
+        if said.speaker == self.agent and not self.of_agent:
+            return part_asked(said)
+        return part_about(self.about, said) if self.about else said
+
+
+def compare(
     heard: Utterance,
     agent: str,
     said: Sequence[Utterance],
-    encode: Callable[[Sequence[str]], Vectors],
+    encode: Encode,
     reading: Reading,
-    length: Callable[[str], int],
-    room: int,
-    stored: Mapping[str, Vectors] | None = None,
-    about: str = "",
-) -> tuple[Utterance, ...]:
-    """Choose quotes that fit in ``room``, the most relevant to ``heard`` last, because small models use best what is
-    closest to the question. A quoted answer includes its question if there is room for both.
+    stored: Mapping[str, Vectors] = NONE_STORED,
+    people: Sequence[str] = (),
+) -> Told:
+    """Compare what was said with the utterance to answer.
 
     Args:
-        heard: the utterance to answer.
-        agent: name of the speaker whom ``heard`` calls "you".
-        said: the utterances behind the recalled memories, in time order.
+        said: in time order.
         encode: texts → (n, dimension) unit vectors.
-        length: of a text, in the units of ``room``.
         stored: see `worths`.
-        about: the only speaker of whom quotes may tell; "": anyone.
+        people: who takes part, besides the speakers of ``said``.
     """
-    if not said or room <= 0:
-        return ()
-    worth = worths(heard, agent, said, encode, reading, stored)
-    least = max(LEAST, SHARE * float(worth.max()))
+    worth = worths(heard, agent, said, encode, reading, stored) if said else np.zeros(0)
+    about = asked_about(heard.text, {*people, *(u.speaker for u in said)}, reading)
+    return Told(heard, agent, said, worth, about, agent in (about, _about(heard, agent, reading)))
+
+
+def quotes(given: Told, length: Callable[[str], int], room: int) -> tuple[Utterance, ...]:
+    """Choose quotes that fit in ``room``, the most relevant last, because small models use best what is closest to the
+    question. A quoted answer includes its question if there is room for both.
+
+    Args:
+        length: of a text, in the units of ``room``.
+    """
+    said, worth = given.said, given.worth
+    least = max(LEAST, SHARE * float(worth.max(initial=0.0)))
     chosen: list[int] = []
     left = room
-    for place in np.argsort(-worth, kind="stable").tolist():
-        if worth[place] < least:
-            break
-        if not (tells_of(about, said[place]) and is_evidence(heard, agent, said[place], reading, about)):
-            continue
+    for place in [place for place in given.answering() if worth[place] >= least and room > 0]:
         for group in ((*_answered(said, place), place), (place,)):
             wanted = [n for n in group if n not in chosen]
-            cost = sum(length(said[n].text) for n in wanted)
+            cost = sum([length(said[n].text) for n in wanted])
             if cost <= left:
                 chosen += wanted[::-1]
                 left -= cost
@@ -79,101 +122,65 @@ def quotes(
     return tuple(said[n] for n in reversed(chosen))
 
 
-def passages(
-    heard: Utterance,
-    agent: str,
-    said: Sequence[Utterance],
-    encode: Callable[[Sequence[str]], Vectors],
-    reading: Reading,
-    most: int,
-    stored: Mapping[str, Vectors] | None = None,
-    about: str = "",
-) -> tuple[tuple[Utterance, ...], ...]:
-    """Return the ``most`` utterances most relevant to ``heard``, best first, each with the two before it in its session, and what
-    its speaker went on to say, which may correct it; of the agent's lines only the questions, unless it is asked about itself.
-
-    Args: as `quotes`.
+def passages(given: Told, most: int) -> tuple[tuple[Utterance, ...], ...]:
+    """Return the ``most`` utterances most relevant to the one to answer, best first, each with the two before it in its session,
+    and what its speaker went on to say, which may correct it; of the agent's lines only the questions, unless it is asked about
+    itself.
     """
-    if not said or most <= 0:
-        return ()
-    order = np.argsort(-worths(heard, agent, said, encode, reading, stored), kind="stable").tolist()
-    answers = [p for p in order if tells_of(about, said[p]) and is_evidence(heard, agent, said[p], reading, about)]
-    places = answers[:most]
-    return tuple(
-        tuple(
-            told
-            for n, u in enumerate(said[max(place - LED_UP, 0) : place + WENT_ON + 1], max(place - LED_UP, 0))
-            if u.session == said[place].session
-            and (n <= place or u.speaker == said[place].speaker)
-            and (told := part_about(about, u) if is_evidence(heard, agent, u, reading, about) else part_asked(u))
-            is not None
-        )
-        for place in places
-    )
+    said, read = given.said, list[tuple[Utterance, ...]]()
+    for place in given.answering()[: max(most, 0)]:
+        around = [
+            n
+            for n in range(max(place - LED_UP, 0), min(place + WENT_ON + 1, len(said)))
+            if said[n].session == said[place].session and (n <= place or said[n].speaker == said[place].speaker)
+        ]
+        read.append(tuple(shown for n in around if (shown := given.shown(n)) is not None))
+    return tuple(read)
 
 
-def earlier(
-    heard: Utterance,
-    agent: str,
-    said: Sequence[Utterance],
-    encode: Callable[[Sequence[str]], Vectors],
-    reading: Reading,
-    check: StatementCheck,
-) -> list[Utterance]:
+def earlier(given: Told, check: StatementCheck, encode: Encode) -> Told:
     """What was said, without the lines that end what earlier ones say, for a question about what was before.
 
-    Args: as `quotes`; only the `COMPARED` most relevant lines are compared.
+    Only the `COMPARED` most relevant lines are compared.
     """
-    worth = worths(heard, agent, said, encode, reading)
-    near = [said[n] for n in sorted(worth.argsort()[::-1][:COMPARED].tolist())]
-    vectors = encode([u.text for u in near])
-    later = {near[n].id for n in ending(check, [(u.speaker, u.text) for u in near], vectors @ vectors.T)}
-    return [u for u in said if u.id not in later]
-
-
-def is_evidence(heard: Utterance, agent: str, said: Utterance, reading: Reading, about: str = "") -> bool:
-    """Whether an utterance can answer: what the agent said tells only of itself, or its inventions would confirm themselves."""
-    return said.speaker != agent or agent in (about, _about(heard, agent, reading))
+    near = [given.said[n] for n in sorted(given.worth.argsort()[::-1][:COMPARED].tolist())]
+    vectors = encode([one.text for one in near])
+    later = ending(check, [(one.speaker, one.text) for one in near], vectors @ vectors.T)
+    return given.without([near[n].id for n in later])
 
 
 def worths(
     heard: Utterance,
     agent: str,
     said: Sequence[Utterance],
-    encode: Callable[[Sequence[str]], Vectors],
+    encode: Encode,
     reading: Reading,
-    stored: Mapping[str, Vectors] | None = None,
+    stored: Mapping[str, Vectors] = NONE_STORED,
 ) -> NDArray[np.float64]:
     """Return the relevance of n utterances to the one heard, (n,); each is encoded with the utterance before it.
 
     Args:
         stored: vectors of utterances, each with the one before, by id; the most promising of the others are encoded.
     """
-    asked = set(stems(heard.text, reading))
-    about = _about(heard, agent, reading)
+    asked, about = set(stems(heard.text, reading)), _about(heard, agent, reading)
+    texts = [one.text for one in said]
+    shared = [len(asked.intersection(words)) for words in [stems(text, reading) for text in texts]]
     worth = np.array(
         [
-            COVER * len(asked & _stems(utterance.text, reading)) / max(len(asked), 1)
-            + SPEAKER * (utterance.speaker == about)
-            + DETAIL * (not asks(utterance.text))
-            for utterance in said
+            COVER * common / max(len(asked), 1)
+            + SPEAKER * (one.speaker == about)
+            + DETAIL * (not text.rstrip().endswith(ASKS))
+            for one, text, common in zip(said, texts, shared, strict=True)
         ]
     )
-    known = stored or {}
-    bare = [n for n, utterance in enumerate(said) if utterance.id not in known]
+    bare = [n for n, one in enumerate(said) if one.id not in stored]
     likely = sorted(bare, key=lambda n: -worth[n])[:CANDIDATES]
-    texts = windows(said) if likely else []
-    query, *fresh = encode([heard.text, *(texts[n] for n in likely)])
-    vectors = dict(zip(likely, fresh, strict=True)) | {n: known[u.id] for n, u in enumerate(said) if u.id in known}
+    shown = windows(said) if likely else []
+    query, *fresh = encode([heard.text, *[shown[n] for n in likely]])
+    vectors = dict(zip(likely, fresh, strict=True)) | {n: stored[u.id] for n, u in enumerate(said) if u.id in stored}
     places = list(vectors)
     worth[places] += np.stack([vectors[n] for n in places]) @ query
     return worth
-
-
-@lru_cache(maxsize=1024)
-def _stems(text: str, reading: Reading) -> frozenset[str]:
-    """Cached, because a turn ranks the same utterances as quotes and as passages."""
-    return frozenset(stems(text, reading))
 
 
 def sources_of(recalled: Sequence[Recalled]) -> list[str]:
@@ -200,6 +207,6 @@ def _answered(said: Sequence[Utterance], place: int) -> tuple[int, ...]:
         before is not None
         and before.session == said[place].session
         and before.speaker != said[place].speaker
-        and asks(before.text)
+        and before.text.rstrip().endswith(ASKS)
     )
     return (place - 1,) if answers and len(said[place].text.split()) <= 8 else ()

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache, partial
 
-from ld_agent.languages.dates import Dates
+from ld_agent.languages.dates import Dates, Form, Relative, RelativeKind
 from ld_agent.languages.numbers import chinese_number, numbers
 from ld_agent.languages.reading import Reading
-from ld_agent.languages.relative import Form, Relative, RelativeKind
 from ld_agent.memory.dates import dates_named
 from ld_agent.types import Utterance
 
@@ -49,11 +48,11 @@ def dated(text: str, at: datetime, reading: Reading, lines: Sequence[str] | None
     return _dated(text, today, reading, believed)
 
 
-def as_dated(said: Utterance, reading: Reading, now: datetime) -> Utterance:
-    """Return an utterance with the dates that its relative times stand for, and what its ages are ``now``; its text in the store
-    stays."""
-    text = aged(dated(said.text, said.local_at, reading), said.local_at, now, reading)
-    return said if text == said.text else replace(said, text=text)
+def as_dated(said: Sequence[Utterance], reading: Reading, now: datetime) -> tuple[Utterance, ...]:
+    """Return utterances with the dates that their relative times stand for, and their ages ``now``, as models do not reckon."""
+    told = [(one, one.local_at) for one in said]
+    texts = [aged(dated(one.text, at, reading), at, now, reading) for one, at in told]
+    return tuple([one if one.text == text else replace(one, text=text) for one, text in zip(said, texts, strict=True)])
 
 
 def aged(text: str, at: datetime, now: datetime, reading: Reading) -> str:

@@ -185,8 +185,11 @@ class Models:
                 self._unopened.add(self.backbone_key(batch[0].module))
             if self._reasons_unmarked(batch[0].module):
                 completions = [_without_cut_reasoning(completion) for completion in completions]
-            if not self.passes_on(batch[0].module):
-                completions = [_noted(*both) for both in zip(completions, batch, strict=True)]
+            if any(passed := [request.passes for request in batch]) and not self.passes_on(batch[0].module):
+                completions = [
+                    replace(one, notes=tuple(NOT_PASSED[what] for what in ignored)) if ignored else one
+                    for one, ignored in zip(completions, passed, strict=True)
+                ]
             answers.update(zip(positions, map(_bounded, completions, batch), strict=True))
         return [answers[p] for p in range(len(requests))]
 
@@ -208,13 +211,6 @@ def _without_cut_reasoning(completion: Completion) -> Completion:
     """No answer, if the limit cut a text off before any reasoning in it has ended."""
     cut = completion.finish == "length" and not completion.reasoned
     return replace(completion, text="", lack="reasoning") if cut else completion
-
-
-def _noted(completion: Completion, request: Request) -> Completion:
-    """The completion, with notes on what this model does not take."""
-    return (
-        replace(completion, notes=tuple(NOT_PASSED[what] for what in request.passes)) if request.passes else completion
-    )
 
 
 def _bounded(completion: Completion, request: Request) -> Completion:

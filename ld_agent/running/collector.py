@@ -1,4 +1,5 @@
-"""Batches the model calls of many callers: requests that arrive while the model is busy form the next batch.
+"""Batches the model calls of many callers, and counts what they cost: requests that arrive while the model is busy form the next
+batch.
 
 One caller at a time runs the model, for everything that has arrived by then. A lone caller runs it directly, without
 another thread. Each backbone has its own collector, so that a slow one does not delay the callers of another. What

@@ -21,9 +21,8 @@ from ld_agent.checks.learned import StatementCheck
 from ld_agent.config import Config
 from ld_agent.datasets.base import AnnotatedMemory
 from ld_agent.errors import ConfigError
-from ld_agent.memory.encoder import SentenceEncoder, configured
-from ld_agent.memory.index.base import Progress, no_progress
-from ld_agent.memory.index.cache import IndexCache
+from ld_agent.memory.encoder import Progress, SentenceEncoder, configured, no_progress
+from ld_agent.memory.index.records import IndexCache
 from ld_agent.memory.scoring import scorer
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import Query, ViewContext, check_memory

@@ -9,7 +9,17 @@ import pytest
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.lexical import stems
-from ld_agent.memory.quotes import CANDIDATES, _about, in_time_order, passages, quotes, sources_of, worths
+from ld_agent.memory.quotes import (
+    CANDIDATES,
+    Told,
+    _about,
+    compare,
+    in_time_order,
+    passages,
+    quotes,
+    sources_of,
+    worths,
+)
 from ld_agent.types import Recalled, Record, Utterance
 
 READING = ENGLISH.reading
@@ -45,8 +55,13 @@ def asked(text: str) -> Utterance:
     return Utterance("u9", "Lena", text, START + timedelta(weeks=3), 2)
 
 
+def bearing(text: str, said: Sequence[Utterance] = SAID) -> Told:
+    """What was said, compared with a question of Lena's."""
+    return compare(asked(text), "Sam", said, encode, READING)
+
+
 def test_what_bears_on_the_question_is_quoted_with_the_question_that_it_answers():
-    chosen = quotes(asked("What's my son's name?"), "Sam", SAID, encode, READING, words, room=9)
+    chosen = quotes(bearing("What's my son's name?"), words, room=9)
     assert [u.id for u in chosen] == ["u2", "u3"]
 
 
@@ -56,13 +71,13 @@ def test_what_the_agent_said_is_quoted_only_to_questions_about_the_agent():
         utterance(6, "Sam", "Your son, named Max, repairs violins."),
         utterance(7, "Sam", "I repair violins."),
     ]
-    assert quotes(asked("What does my son repair?"), "Sam", said, encode, READING, words, room=20) == ()
-    assert said[2] in quotes(asked("What do you repair?"), "Sam", said, encode, READING, words, room=20)
+    assert quotes(bearing("What does my son repair?", said), words, room=20) == ()
+    assert said[2] in quotes(bearing("What do you repair?", said), words, room=20)
 
 
 def test_what_bears_most_comes_last():
     turned = [SAID[3], *SAID[:3]]
-    assert quotes(asked("What violins do I repair?"), "Sam", turned, encode, READING, words, room=8)[-1] is SAID[3]
+    assert quotes(bearing("What violins do I repair?", turned), words, room=8)[-1] is SAID[3]
 
 
 def test_only_likely_utterances_of_many_are_compared():
@@ -73,7 +88,7 @@ def test_only_likely_utterances_of_many_are_compared():
         seen.extend(texts)
         return encode(texts)
 
-    chosen = quotes(asked("What's my son's name?"), "Sam", [*SAID, *many], counted, READING, words, room=9)
+    chosen = quotes(compare(asked("What's my son's name?"), "Sam", [*SAID, *many], counted, READING), words, room=9)
     assert [u.id for u in chosen] == ["u2", "u3"]
     assert len(seen) == CANDIDATES + 1
 
@@ -87,7 +102,7 @@ def test_what_is_stored_is_not_encoded():
 
     heard = asked("What do I repair?")
     stored = {u.id: encode([u.text])[0] for u in SAID}
-    chosen = quotes(heard, "Sam", SAID, counted, READING, words, 5, stored)
+    chosen = quotes(compare(heard, "Sam", SAID, counted, READING, stored), words, 5)
     assert [u.id for u in chosen] == ["u4"]
     assert seen == [heard.text]
 
@@ -102,14 +117,14 @@ def test_my_is_the_speaker_and_your_the_agent():
 
 @pytest.mark.parametrize("room", [0, 3, 4, 8, 50])
 def test_quotes_fit_their_room(room: int):
-    chosen = quotes(asked("Do I repair violins in Oslo, where I live?"), "Sam", SAID, encode, READING, words, room)
+    chosen = quotes(bearing("Do I repair violins in Oslo, where I live?"), words, room)
     assert sum(words(u.text) for u in chosen) <= room
     assert (len(chosen) > 0) == (room >= 3)
 
 
 def test_what_bears_on_nothing_is_not_quoted():
-    assert quotes(asked("Good evening!"), "Sam", SAID[1:2], encode, READING, words, 50) == ()
-    assert quotes(asked("Good evening!"), "Sam", [], encode, READING, words, 50) == ()
+    assert quotes(bearing("Good evening!", SAID[1:2]), words, 50) == ()
+    assert quotes(bearing("Good evening!", []), words, 50) == ()
 
 
 def test_sources_come_once_and_in_time_order():
@@ -136,5 +151,5 @@ def test_chinese_and_korean_questions_say_whom_they_are_about(question: str, abo
 
 def test_a_passage_has_what_led_up_to_a_line_and_what_its_speaker_went_on_to_say():
     said = [*SAID[:3], utterance(4, "Sam", "How nice."), utterance(5, "Lena", "Sorry, I meant Jonas."), SAID[4]]
-    [read] = passages(asked("What is my son called?"), "Sam", said, encode, READING, 1)
+    [read] = passages(bearing("What is my son called?", said), 1)
     assert [u.text for u in read] == [u.text for u in (*SAID[:3], said[4])]

@@ -15,7 +15,7 @@ from ld_agent.checks.learned import StatementCheck
 from ld_agent.config import Config
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
-from ld_agent.memory.quotes import passages
+from ld_agent.memory.quotes import compare, passages
 from ld_agent.modules.base import Models
 from ld_agent.modules.choice import agreed, timely
 from ld_agent.modules.generator import Generator
@@ -49,15 +49,12 @@ def test_finding_nothing_is_not_an_answer(text: str):
 
 
 def test_a_passage_is_an_utterance_behind_what_led_up_to_it_in_its_session(encoder: SentenceEncoder):
-    best, *_ = passages(ASKED, "Sam", TALK, encoder.encode, READING, 2)
+    best, *_ = passages(compare(ASKED, "Sam", TALK, encoder.encode, READING), 2)
     assert [u.id for u in best] == ["u1", "u3"], "the agent's line tells nothing of the person"
-    alone = passages(said(5, "Did I sell my violin?"), "Sam", TALK, encoder.encode, READING, 1)
+    alone = passages(compare(said(5, "Did I sell my violin?"), "Sam", TALK, encoder.encode, READING), 1)
     assert [[u.id for u in one] for one in alone] == [["u4"]]  # another session
-    assert (
-        passages(ASKED, "Sam", TALK, encoder.encode, READING, 0)
-        == passages(ASKED, "Sam", [], encoder.encode, READING, 3)
-        == ()
-    )
+    assert passages(compare(ASKED, "Sam", TALK, encoder.encode, READING), 0) == ()
+    assert passages(compare(ASKED, "Sam", [], encoder.encode, READING), 3) == ()
 
 
 def test_what_the_agent_said_is_no_evidence_about_the_person_but_its_question_shows_what_was_answered(
@@ -68,9 +65,11 @@ def test_what_the_agent_said_is_no_evidence_about_the_person_but_its_question_sh
         said(2, "I love Rome. Does your sister live in Turin?", "Sam"),
         said(3, "Yes, she does."),
     ]
-    [passage] = passages(ASKED, "Sam", talk, encoder.encode, READING, 3)
+    [passage] = passages(compare(ASKED, "Sam", talk, encoder.encode, READING), 3)
     assert [u.text for u in passage] == ["Does your sister live in Turin?", "Yes, she does."]
-    of_agent, *_ = passages(replace(ASKED, text="Which city do you love?"), "Sam", talk, encoder.encode, READING, 3)
+    of_agent, *_ = passages(
+        compare(replace(ASKED, text="Which city do you love?"), "Sam", talk, encoder.encode, READING), 3
+    )
     assert of_agent[-1].text.startswith("I love Rome.")
 
 

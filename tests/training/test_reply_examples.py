@@ -7,7 +7,7 @@ import pytest
 
 from ld_agent.errors import InputError
 from ld_agent.evaluation.run_files import Prediction
-from ld_agent.memory.views.reply_examples import reply_examples
+from ld_agent.memory.views.recursive import reply_examples
 from training.reply_examples import drawn_examples
 
 

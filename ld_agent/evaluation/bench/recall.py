@@ -15,8 +15,7 @@ from ld_agent.evaluation.bench.timing import machine, milliseconds, spread
 from ld_agent.files import shipped_path
 from ld_agent.languages import language
 from ld_agent.memory.encoder import configured
-from ld_agent.memory.index.base import Search
-from ld_agent.memory.index.long_term import LongTermIndex
+from ld_agent.memory.index.long_term import LongTermIndex, Search
 from ld_agent.memory.index.passages import NO_VECTORS
 from ld_agent.memory.scoring import SCORERS
 from ld_agent.memory.topics import TopicExtractor

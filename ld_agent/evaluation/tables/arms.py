@@ -18,7 +18,7 @@ from ld_agent.config import Config, load_config
 from ld_agent.errors import LDAgentError
 from ld_agent.evaluation.runner import flat
 from ld_agent.files import shipped_path
-from ld_agent.memory.views.reply_examples import reply_examples
+from ld_agent.memory.views.recursive import reply_examples
 
 Settings = dict[str, Any]
 REFLECTING = ("conditional", "history", "summary")

@@ -37,10 +37,16 @@ def stems(text: str, reading: Reading) -> list[str]:
     The stemmer is that of the language whose stop words are most frequent in the text, by default the agent's. Words in other
     alphabets are unchanged; in Chinese, Japanese and Korean each pair of characters is a word.
     """
+    return list(_stems(text, reading))
+
+
+@lru_cache(4096)
+def _stems(text: str, reading: Reading) -> tuple[str, ...]:
+    """Cached, because one turn after the other recalls the same sessions, and compares them with one question."""
     empty = reading.not_searched
     terms = terms_of(_POSSESSIVE.sub(" ", text))
     words = [word for word in terms if word not in empty and not (len(word) == 1 and word.isascii() and word.isalpha())]
-    return list(_stemmer(reading.stemmer_of(terms)).stemWords(words))
+    return tuple(_stemmer(reading.stemmer_of(terms)).stemWords(words))
 
 
 def _stemmer(name: str) -> Stemmer.Stemmer:
@@ -82,7 +88,7 @@ def question(text: str, at: datetime, speakers: Iterable[str], reading: Reading)
         words=tuple(stems(text, reading)),
         about=named[0] if len(named) == 1 else "",
         names=names,
-        periods=tuple(periods(text, at, reading)),
+        periods=tuple(periods(text, at, reading)) if reading.dates_in(text) else (),
     )
 
 

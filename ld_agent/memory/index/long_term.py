@@ -1,8 +1,8 @@
 """In-memory search over the numbers of one conversation's records.
 
 Holds vectors, times, topics and, for scorers that need them, word statistics, as columns that grow in amortised constant
-time, but no text: a hit is a primary key, whose text is in the store. A record takes 4 bytes per dimension (5 if there are
-many records) plus about 100, and about 6 per word for word statistics. Most scorers rank all records by all terms. ``hybrid``
+time, but no text: a hit is a primary key, whose text is in the store. A record takes 4 bytes per dimension plus
+about 100, and about 6 per word for word statistics. Most scorers rank all records by all terms. ``hybrid``
 uses the passages of all records if there are few, else of the best `CANDIDATES` by the terms held here; it fetches them and
 caches some.
 """
@@ -20,10 +20,8 @@ from numpy.typing import NDArray
 
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.dates import nearness
-from ld_agent.memory.index.base import Search
 from ld_agent.memory.index.lexical import Lexicon, question, stems
 from ld_agent.memory.index.passages import COVER, NO_VECTORS, SPEAKER, PackedVectors, Passages, best_passages
-from ld_agent.memory.index.rough import WORTH_IT, RoughVectors, contenders
 from ld_agent.memory.index.snapshot import Arrays, as_array, as_texts, packed, unpacked
 from ld_agent.memory.scoring import Scorer, Terms, best, scorer, time_decay, topic_overlap, weighted
 
@@ -43,6 +41,31 @@ def most_candidates(n: int, k: int) -> int:
     return max(CANDIDATES if n > FEW else FEW, 2 * k)
 
 
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A query and its limits.
+
+    Attributes:
+        text: the query, for scorers that look at its words, names and dates.
+        vector: (dimension,) unit vector of the query.
+        at: records younger than this are not found.
+        k: maximum number of records.
+        gamma: γ; what it bounds is the scorer's `admission`.
+        topics: V_q, without repetitions.
+        tau: τ in seconds; None: no decay.
+        scorer: by name, see `ld_agent.memory.scoring.SCORERS`.
+    """
+
+    text: str
+    vector: NDArray[np.float32]
+    at: datetime
+    k: int
+    gamma: float
+    topics: tuple[str, ...] = ()
+    tau: float | None = None
+    scorer: str = "dense"
+
+
 class Columns:
     """Keys, times, vectors and topics of n records.
 
@@ -56,7 +79,6 @@ class Columns:
         self._at = np.empty(0, np.float64)
         self._topic_counts = np.empty(0, np.int32)
         self._keys = np.empty(0, np.int64)
-        self._rough: RoughVectors | None = None  # of very many vectors
         self._rows_with: dict[str, array[int]] = {}
         self._topic_bytes = 0
 
@@ -87,8 +109,7 @@ class Columns:
     def nbytes(self) -> int:
         """Size in bytes, including spare capacity."""
         columns = (self._vectors, self._at, self._topic_counts, self._keys)
-        rough = self._rough.nbytes if self._rough else 0
-        return sum(column.nbytes for column in columns) + rough + self._topic_bytes
+        return sum(column.nbytes for column in columns) + self._topic_bytes
 
     def snapshot(self) -> Arrays:
         """Everything but the vectors as arrays, for `restored`."""
@@ -145,21 +166,11 @@ class Columns:
             new[: self._n] = old[: self._n]
             setattr(self, name, new)
 
-    def cosines(self, vector: NDArray[np.float32], rows: NDArray[np.intp] | None = None) -> NDArray[np.float32]:
-        """s_sem of some or all rows, computed row by row, so that equal vectors get equal numbers.
-
-        Args:
-            vector: (dimension,) unit vector.
-            rows: (m,) row numbers; None: all n.
-        """
-        s_sem: NDArray[np.float32] = np.vecdot(self.vectors if rows is None else self.vectors[rows], vector)
+    def cosines(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(n,) s_sem with a (dimension,) unit vector, computed row by row, so that equal vectors get equal numbers."""
+        s_sem: NDArray[np.float32] = np.vecdot(self.vectors, vector)
         np.maximum(np.minimum(s_sem, 1.0, out=s_sem), -1.0, out=s_sem)
         return s_sem
-
-    def rough_cosines(self, vector: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """(n,) approximate cosines and (n,) bounds of their errors; see `RoughVectors`."""
-        self._rough = self._rough or RoughVectors(self._vectors.shape[1])
-        return self._rough.cosines(self.vectors, vector)
 
     def overlap(self, topics: Sequence[str], rows: NDArray[np.intp] | None = None) -> NDArray[np.float64]:
         """Equation (1) for some or all rows.
@@ -268,16 +279,11 @@ class LongTermIndex:
         eligible = ranked_by.admits(terms, search.gamma) & (times <= search.at.timestamp())
         places = best(score, eligible, times, search.k)
         keys = self.columns.keys if rows is None else self.columns.keys[rows]
+        numbers = np.stack([terms.s_sem, terms.s_top, terms.decay, score])[:, places].T.tolist()
+        more = [{name: float(values[place]) for name, values in terms.more.items()} for place in places]
         return [
-            Hit(
-                int(keys[place]),
-                float(terms.s_sem[place]),
-                float(terms.s_top[place]),
-                float(terms.decay[place]),
-                float(score[place]),
-                {name: float(values[place]) for name, values in terms.more.items()},
-            )
-            for place in places
+            Hit(key, s_sem, s_top, decay, overall, of)
+            for key, (s_sem, s_top, decay, overall), of in zip(keys[places].tolist(), numbers, more, strict=True)
         ]
 
     def _all(self, ranked_by: Scorer, search: Search) -> Terms:
@@ -302,7 +308,9 @@ class LongTermIndex:
             held["s_word"] = self._lexicon.match(asked.words, COMMON if n > most else 1.0)
         if asked.periods:
             held["s_date"] = nearness(asked.periods, at)
-        rows, s_sem = self._first_look(first_look, held, search.vector, at <= now, most)
+        cosines = self.columns.cosines(search.vector)
+        rows = best(weighted({"s_sem": cosines, **held}, first_look), at <= now, at, most)
+        s_sem = cosines[rows]
         nothing = np.zeros(len(rows))
         s_word, s_date = (held[name][rows] if name in held else nothing for name in ("s_word", "s_date"))
         words = [word for word in asked.words if word not in asked.names]
@@ -314,31 +322,6 @@ class LongTermIndex:
         return rows, Terms(
             s_sem, self.columns.overlap(search.topics, rows), time_decay(now - at[rows], search.tau), more
         )
-
-    def _first_look(
-        self,
-        weights: Mapping[str, float],
-        held: Mapping[str, NDArray[np.floating]],
-        vector: NDArray[np.float32],
-        eligible: NDArray[np.bool_],
-        most: int,
-    ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-        """The best rows by s_sem and the other terms held, best first, with their s_sem.
-
-        Args:
-            held: by name, each (n,).
-            eligible: (n,) not younger than the query.
-        """
-        if len(self) < WORTH_IT:
-            s_sem = self.columns.cosines(vector)
-            rows = best(weighted({"s_sem": s_sem, **held}, weights), eligible, self.columns.at, most)
-            return rows, s_sem[rows]
-        rough, off = self.columns.rough_cosines(vector)
-        open_to = contenders(weighted({"s_sem": rough, **held}, weights), weights["s_sem"] * off, eligible, most)
-        s_sem = self.columns.cosines(vector, open_to)
-        terms = {"s_sem": s_sem, **{name: values[open_to] for name, values in held.items()}}
-        places = best(weighted(terms, weights), eligible[open_to], self.columns.at[open_to], most)
-        return open_to[places], s_sem[places]
 
     def _passages_of(
         self, rows: NDArray[np.intp], vector: NDArray[np.float32], words: Sequence[str], about: str

@@ -14,9 +14,8 @@ from ld_agent.checks.learned import StatementCheck
 from ld_agent.config.sections import MemorySection
 from ld_agent.datasets.base import AnnotatedMemory
 from ld_agent.languages.reading import Reading
-from ld_agent.memory.encoder import SentenceEncoder, Vectors
-from ld_agent.memory.index.base import Progress, no_progress
-from ld_agent.memory.index.cache import IndexCache
+from ld_agent.memory.encoder import Progress, SentenceEncoder, Vectors, no_progress
+from ld_agent.memory.index.records import IndexCache
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer

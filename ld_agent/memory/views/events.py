@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ld_agent.checks.kept import true_event
 from ld_agent.config.sections import MemorySection
-from ld_agent.memory.index.base import Search
+from ld_agent.memory.index.long_term import Search
 from ld_agent.memory.index.records import RecordIndex, make_passages
 from ld_agent.memory.scoring import SCORERS
 from ld_agent.memory.views.base import Query, View, ViewContext

@@ -7,16 +7,18 @@ Every version is stored, as one record per session. There is no retrieval: the n
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.config.sections import MemorySection
-from ld_agent.errors import BackboneError
+from ld_agent.errors import BackboneError, ConfigError
+from ld_agent.files import named_path
+from ld_agent.languages import ENGLISH, Language
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.checks import checked_facts, dropped_in
 from ld_agent.memory.views.memory_text import Facts, capped, facts_from, finished, lost, memory_text, repetitive
-from ld_agent.memory.views.reply_examples import reply_examples
 from ld_agent.memory.views.stored import draft_of
 from ld_agent.modules.base import retried
 from ld_agent.modules.summarizer import pack
@@ -193,6 +195,40 @@ class RecursiveView(VersionsView):
         details |= {"previous": old.id} if old else {}
         draft = draft_of(session.utterances, text, vector, fallback=fallback, rewritten=True, details=details)
         self.shelf.digest(session.number, [draft])
+
+
+def reply_examples(path: str, language: Language = ENGLISH) -> tuple[str, ...]:
+    """Read a JSON-lines file of examples and render each for the prompt; a memory of several lines keeps them.
+
+    A line is ``{"memory": "…", "dialogue": [["User", "…"], …], "reply": "…"}``.
+
+    Raises:
+        ConfigError: no such file, or a line that is not an example; names file and line.
+    """
+    try:
+        lines = named_path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"memory.recursive.examples={path} cannot be read ({exc}); give a JSON-lines file") from exc
+    rendered: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            memory, reply = row["memory"], row["reply"]
+            dialogue = [(speaker, text) for speaker, text in row["dialogue"]]
+            if not all(isinstance(value, str) for value in (memory, reply, *(v for pair in dialogue for v in pair))):
+                raise TypeError("a value is not text")
+        except (ValueError, KeyError, TypeError) as exc:
+            raise ConfigError(
+                f"memory.recursive.examples={path}, line {number}: no example ({exc!r}); write "
+                '{"memory": "…", "dialogue": [["User", "…"]], "reply": "…"}'
+            ) from exc
+        [message] = language.prompt("recursive_example").render(
+            number=len(rendered) + 1, memory=memory.splitlines(), dialogue=dialogue, reply=reply
+        )
+        rendered.append(message.content)
+    return tuple(rendered)
 
 
 def facts_of(record: Record) -> Facts:

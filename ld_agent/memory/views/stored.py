@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.memory.encoder import Vectors
-from ld_agent.memory.index.base import Search
+from ld_agent.memory.index.long_term import Search
 from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.scoring import SCORERS
 from ld_agent.memory.views.base import Query, View, ViewContext

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from agent_parts import DAY, START, Scene
 
-from ld_agent.memory.index.cache import IndexCache
+from ld_agent.memory.index.records import IndexCache
 
 
 @dataclass(eq=False)

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from ld_agent.languages import ENGLISH
-from ld_agent.memory.index.base import Search
 from ld_agent.memory.index.lexical import question
-from ld_agent.memory.index.long_term import CANDIDATES, FEW, LongTermIndex
+from ld_agent.memory.index.long_term import CANDIDATES, FEW, LongTermIndex, Search
 from ld_agent.memory.index.passages import LIKE, SHARPNESS, PackedVectors, Passages, best_passages
 from ld_agent.memory.scoring import SCORERS, TIME, WEIGHTS, Terms, hybrid_score, weighted
 

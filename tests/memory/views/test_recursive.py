@@ -13,8 +13,7 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.errors import ConfigError
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.views.memory_text import capped, facts_from, finished, lost, memory_text, repetitive
-from ld_agent.memory.views.recursive import PATIENCE
-from ld_agent.memory.views.reply_examples import reply_examples
+from ld_agent.memory.views.recursive import PATIENCE, reply_examples
 
 READING = ENGLISH.reading
 

@@ -304,9 +304,9 @@ class Evidence:
 
     def support(self, answer: str) -> bool:
         """Whether an answer says something that some passage, if there is any, supports."""
-        if not self.passages:
-            return bool(answer) and not says_unknown(answer, self.situation.language.reading)
         passages = (*self.lines, *map(_lines, self.further))
+        if not passages:
+            return bool(answer) and not says_unknown(answer, self.situation.language.reading)
         return any(self._supported([(lines, answer) for lines in passages], ANSWERED))
 
     def _supported(self, answers: Sequence[tuple[Lines, str]], least: float) -> list[bool]:

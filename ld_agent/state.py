@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ld_agent.checks.kept import over, true_traits
+from ld_agent.checks.kept import over, telling, true_traits
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.statements import speaks_of_self
 from ld_agent.errors import InputError, StoreError
@@ -214,7 +214,9 @@ class Relation:
         lines = [*self._before(said), (said.speaker, said.text)]
         near = self.bank.near(said.speaker, said.text, CONCERNED)
         known = [t for t in near if not t.pinned and t.source != said.id and t.last_at <= said.at]
-        ended = [known[n] for n in over(check, [(lines[-1:], f"{said.speaker}: {trait.text}") for trait in known])]
+        told = telling(lines[-1:], said.speaker)  # a question ends nothing
+        claims = [(told, f"{said.speaker}: {trait.text}") for trait in known] if told else []
+        ended = [known[n] for n in over(check, claims)]
         true = true_traits(check, lines, traits, self.models.language.reading, ends=bool(ended))
         pairs = [(trait, later) for trait in true for later in near if later.at > said.at and later.source != said.id]
         claims = [([(said.speaker, later.text)], f"{said.speaker}: {trait}") for trait, later in pairs]

@@ -39,8 +39,8 @@ UNKNOWN_SCRIPT = (
     "the encoder does not know this script, so that little is recalled; set language=auto or another encoder.model"
 )
 NOT_STATED = "not stated"
-EVIDENCE = 12
-"""Passages that may support what a model answers."""
+READS, EVIDENCE = 4, 12
+"""Passages that decide a question where there is no reader, and that may support what a model answers."""
 LATEST = 200
 """Number of utterances, about half of them the agent's, whose sentences it does not repeat."""
 
@@ -170,7 +170,7 @@ class Turn:
         self._answering = self._made_to_answer()
         situation = self._situation()
         self.checked = self._answering.checks(situation)
-        if self.checked or config.memory.quotes or config.modules.reader.passages:
+        if self.checked or config.memory.quotes:
             situation = self._with_evidence(situation, self._told(situation.context if self.checked else ()))
         return situation
 
@@ -227,8 +227,7 @@ class Turn:
         language, config = self.relation.models.language, self.relation.resources.config
         self.quotes = self._quotes(told.without([u.id for u in situation.context]), config.memory.quotes)
         said = told.without([u.id for u in told.said if u.channel not in SAID])
-        most = config.modules.reader.passages if self.checked else 0
-        read = passages(said, max(most, EVIDENCE)) if most else ()
+        read = passages(said, max(config.modules.reader.passages, EVIDENCE)) if self.checked else ()
         return replace(
             situation,
             quotes=as_dated(self.quotes, language.reading, self.heard.at),
@@ -251,7 +250,7 @@ class Turn:
             relation.encoder.encode,
             modules.generator.grounded,
             Reader(relation.models) if modules.reader.passages else None,
-            modules.reader.passages,
+            modules.reader.passages or READS,
             modules.reader.asked == "first",
             relation.check,
             self._seen,

@@ -202,12 +202,12 @@ def test_no_reply_waits_for_what_is_to_be_learned_from_history(scene: Scene) -> 
 def test_what_is_older_never_overrules_what_is_newer(scene: Scene) -> None:
     agent = scene.agent(checks=CHECKED)
     talk = agent.conversation("ann")
-    talk.observe("I live in Oslo.", "Ann", START)
+    talk.observe("I moved to Oslo.", "Ann", START)
     talk.end_session()
-    stored(agent, [told(1, "I live in Bergen.", START - 400 * DAY), told(2, "I live in Rome.", START - 900 * DAY)])
+    stored(agent, [told(1, "I moved to Bergen.", START - 400 * DAY), told(2, "I live in Rome.", START - 900 * DAY)])
     learn(agent)
-    assert [t.text for t in agent.conversation("ann").persona("Ann")] == ["I live in Oslo."]
-    assert {t.text for t in talk.persona("Ann", as_of=START - 300 * DAY)} == {"I live in Bergen."}
+    assert [t.text for t in agent.conversation("ann").persona("Ann")] == ["I moved to Oslo."]
+    assert {t.text for t in talk.persona("Ann", as_of=START - 300 * DAY)} == {"I moved to Bergen."}
 
 
 def test_a_memory_that_is_rewritten_takes_in_nothing_older(scene: Scene) -> None:

@@ -20,10 +20,10 @@ from ld_agent.text import SENTENCE_END, stems_listed, stems_of
 
 TRUE, SAID, TAKEN = 0.7, 0.5, 0.9
 """Least probability that what a model worded is true, what was said so, and what a model made of the words of a sentence."""
-OVER, LASTS, LASTS_ALONE = 0.8, 0.5, 0.7
+OVER, LASTS, LASTS_ALONE = 0.85, 0.5, 0.7
 """Least probabilities that a line ends a statement, and that one still matters in a month: what the extractor found, and any
 other sentence, which may need the lines around it."""
-READ, ANSWERED, DECIDES = 0.3, 0.15, 0.55
+READ, ANSWERED, DECIDES = 0.3, 0.15, 0.75
 """Least probabilities that a passage supports what was read in it, what was answered from a whole prompt, and a yes or no that
 no model gave. Of a larger model's right answers, `ANSWERED` keeps 119 of 126, `READ` 111; of its inventions, 9 of 12, and 6."""
 ALIKE = 0.3
@@ -134,7 +134,7 @@ def asks_for_memory(check: StatementCheck, text: str) -> bool:
 
 def deciding(check: StatementCheck, passages: Sequence[Lines], asker: str, question: str) -> list[int]:
     """The places of the passages that decide a question to be answered with yes or no."""
-    pairs = [(_stated(lines, asker), answering(asker, question, yes)) for lines in passages for yes in ("Yes.", "No.")]
+    pairs = [(telling(lines, asker), answering(asker, question, yes)) for lines in passages for yes in ("Yes.", "No.")]
     if not pairs:
         return []
     found = check.probabilities(pairs).reshape(len(passages), 2, -1)
@@ -147,7 +147,7 @@ def unquoted(lines: Lines) -> Lines:
     return [(speaker, QUOTED.sub("", text)) for speaker, text in lines]
 
 
-def _stated(lines: Lines, asker: str) -> Lines:
+def telling(lines: Lines, asker: str) -> Lines:
     """Lines without what they quote and without what the asker only asked."""
     said = (
         (who, [s for s in SENTENCE_END.split(text) if who != asker or not s.endswith(ASKS)])

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cache
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
 
@@ -130,8 +129,7 @@ class MemoryClient:
         return self._list(Change, "changes", _of(person, "changes"))
 
     def export(self, person: str) -> str:
-        text: str = self._ask("GET", _of(person, "export")).text
-        return text
+        return str(self._ask("GET", _of(person, "export")).text)
 
     # ---- changing
 
@@ -165,9 +163,7 @@ class MemoryClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _ask(self, method: str, path: str, **sent: Any) -> httpx.Response:

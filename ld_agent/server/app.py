@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from ld_agent import __version__
 from ld_agent.agent import Agent
-from ld_agent.server import errors, metrics, page
+from ld_agent.server import errors, memory, metrics, page
 from ld_agent.server.errors import ErrorBody
 from ld_agent.server.limits import Bodies, Places, Rates
 from ld_agent.server.logins import Logins
 from ld_agent.server.logs import Logged
-from ld_agent.server.memory import routes as memory
 from ld_agent.server.metrics import Metrics
 from ld_agent.server.openai import chat, responses
 from ld_agent.server.service import Service
@@ -80,21 +78,16 @@ def create_app(agents: Mapping[str, Agent], failed: Callable[[BaseException], No
 
 @asynccontextmanager
 async def _life(app: FastAPI, service: Service, failed: Callable[[BaseException], None] | None) -> AsyncIterator[None]:
-    async def warm_up() -> None:
-        try:
-            await service.warm_up()
-        except BaseException as exc:
-            if failed is not None and not isinstance(exc, asyncio.CancelledError):
-                failed(exc)
-            raise
+    def warmed_up(task: asyncio.Task[None]) -> None:
+        if failed is not None and not task.cancelled() and (exc := task.exception()):
+            failed(exc)
 
-    work = [asyncio.create_task(warm_up()), asyncio.create_task(service.tidy())]
+    work = [asyncio.create_task(service.warm_up()), asyncio.create_task(service.tidy())]
+    work[0].add_done_callback(warmed_up)
     yield
     for task in work:
         task.cancel()
-    for task in work:
-        with suppress(BaseException):
-            await task
+    await asyncio.gather(*work, return_exceptions=True)
     await service.close()
 
 
@@ -105,12 +98,11 @@ def _health(app: FastAPI, service: Service) -> None:
         return State(status="ok")
 
     @app.get("/readyz", tags=["health"], responses={503: {"model": ErrorBody}})
-    async def readyz(request: Request) -> Any:
+    async def readyz() -> Any:
         """The models are loaded."""
         if service.ready:
             return State(status="ready")
-        error = errors.ApiError(503, "the models are still loading", "not_ready", headers={"Retry-After": "1"})
-        return JSONResponse(error.body, 503, {"Retry-After": "1"})
+        raise errors.ApiError(503, "the models are still loading", "not_ready", headers=errors.SOON)
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

@@ -16,70 +16,43 @@ def patient(seconds: float) -> type[asyncio.Protocol]:
 
 
 class PatientProtocol(H11Protocol):
-    """uvicorn's protocol with a time limit for a request's head, and for a client to read on.
+    """uvicorn's protocol, which looks after its client every so often.
 
     Attributes:
-        patience: seconds.
+        patience: seconds between two looks. A client that got no further in between is cut off.
     """
 
     patience: float
-    _waiting: asyncio.TimerHandle | None = None
-    _full: asyncio.TimerHandle | None = None
+    _reads = 0
+    _next: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._wait()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._is_answering():
-            self._stop_waiting()
-        elif self._waiting is None:
-            self._wait()
+        self._look_later()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        self._read_on()
+        if self._next is not None:
+            self._next.cancel()
         super().connection_lost(exc)
 
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._read_on()
-        self._expect_less_than(self.transport.get_write_buffer_size())
-
     def resume_writing(self) -> None:
-        self._read_on()
+        self._reads += 1
         super().resume_writing()
 
-    def _expect_less_than(self, unsent: int) -> None:
-        """Cut the client off unless some of the unsent bytes are gone in time."""
+    def _look_later(self) -> None:
+        unsent = self.transport.get_write_buffer_size() if self.flow.write_paused else 0
+        answered = self.cycle if self._is_waiting() else self
+        self._next = self.loop.call_later(self.patience, self._look, answered, self._reads, unsent)
 
-        def look() -> None:
-            left = self.transport.get_write_buffer_size()
-            if left < unsent:
-                self._expect_less_than(left)
-            else:
-                self.transport.abort()
-
-        self._full = self.loop.call_later(self.patience, look)
-
-    def _read_on(self) -> None:
-        if self._full is not None:
-            self._full.cancel()
-            self._full = None
-
-    def _is_answering(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
-
-    def _wait(self) -> None:
-        self._waiting = self.loop.call_later(self.patience, self._give_up)
-
-    def _stop_waiting(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
-
-    def _give_up(self) -> None:
-        self._waiting = None
-        if not self._is_answering() and not self.transport.is_closing():
+    def _look(self, answered: object, reads: int, unsent: int) -> None:
+        """Close the connection if since the last look no request has come, or none of the unsent bytes was read."""
+        if unsent and reads == self._reads and self.transport.get_write_buffer_size() >= unsent:
+            self.transport.abort()
+        elif self._is_waiting() and answered is self.cycle and not unsent:
             self.transport.close()
+        else:
+            self._look_later()
+
+    def _is_waiting(self) -> bool:
+        """Whether a request is to come."""
+        return self.cycle is None or self.cycle.response_complete

@@ -16,8 +16,6 @@ from starlette.exceptions import HTTPException
 from ld_agent.errors import BackboneError, ConversationBusyError, InputError, LDAgentError, ModelError
 
 log = logging.getLogger("ld_agent.server")
-
-
 BRANCH = re.compile(r"(body|query|path|header|constrained-str|list\[.*|[A-Z]\w*)$")
 """Parts of a problem's location in pydantic that are not names of fields."""
 
@@ -71,11 +69,10 @@ class ApiError(Exception):
     def body(self) -> dict[str, Any]:
         kinds = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
         kind = kinds.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
-        return ErrorBody(
-            error=ErrorDetail(message=self.message, type=kind, param=self.param, code=self.code)
-        ).model_dump()
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
 
+SOON = {"Retry-After": "1"}
 NO_JSON = ApiError(400, 'the body is not valid JSON; send an object such as {"model": …}', "invalid_json")
 
 
@@ -88,11 +85,10 @@ def as_api_error(exc: Exception) -> ApiError:
     if isinstance(exc, InputError):
         return ApiError(400, str(exc), "invalid_input")
     if isinstance(exc, BackboneError | ModelError):
-        return ApiError(
-            502, f"the model failed: {exc}; the message is stored, and sending it again is safe", "model_failed"
-        )
+        text = f"the model failed: {exc}; the message is stored, and sending it again is safe"
+        return ApiError(502, text, "model_failed")
     if isinstance(exc, LDAgentError):
-        return ApiError(503, str(exc), "store_failed", headers={"Retry-After": "1"})
+        return ApiError(503, str(exc), "store_failed", headers=SOON)
     log.error("unexpected error", exc_info=exc)
     return ApiError(500, f"unexpected {type(exc).__name__}; the server's log has the details", "internal_error")
 
@@ -129,9 +125,6 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(ApiError)
     @app.exception_handler(LDAgentError)
-    async def failed(request: Request, exc: Exception) -> Response:
-        return _response(request, as_api_error(exc))
-
     @app.exception_handler(Exception)
-    async def unexpected(request: Request, exc: Exception) -> Response:
+    async def failed(request: Request, exc: Exception) -> Response:
         return _response(request, as_api_error(exc))

@@ -16,7 +16,7 @@ from fastapi import Depends, Path, Request
 
 from ld_agent.errors import InputError
 from ld_agent.server.errors import ApiError
-from ld_agent.storage.served import SCOPES
+from ld_agent.storage.served import SCOPES, ApiKey
 from ld_agent.types import checked_name
 
 LONGEST = 200
@@ -44,6 +44,10 @@ class Caller:
     scopes: tuple[str, ...]
     key: str
     rate: int | None = None
+
+    @classmethod
+    def of(cls, key: ApiKey) -> Caller:
+        return cls(key.tenant, key.scopes, key.prefix, key.rate)
 
     @property
     def prefix(self) -> str:
@@ -114,25 +118,16 @@ MEMORY_HEADER = {
 
 
 def checked_id(text: str, what: str) -> str:
-    """A person's or thread's id as given by a client.
-
-    Raises:
-        ApiError: it is empty, too long, has a slash or control characters, is "." or "..", which no client can put into a
-            URL, or a placeholder.
-    """
+    """A person's or thread's id as given by a client; refused if empty, too long, "." or "..", which no URL can have, with a
+    slash or control characters, or an unfilled placeholder."""
     if UNFILLED in text:
-        raise ApiError(
-            400, f"the {what} {text[:60]!r} is a placeholder that the client did not fill in", f"invalid_{what}", what
-        )
-    if not text.strip(" .") or len(text) > LONGEST or "/" in text or not text.isprintable():
+        problem = f"{text[:60]!r} is a placeholder that the client did not fill in"
+    elif not text.strip(" .") or len(text) > LONGEST or "/" in text or not text.isprintable():
         shown = text if len(text) <= 40 else text[:40] + "…"
-        raise ApiError(
-            400,
-            f"the {what} {shown!r} is not an id; give 1 to {LONGEST} printable characters without a slash",
-            f"invalid_{what}",
-            what,
-        )
-    return text
+        problem = f"{shown!r} is not an id; give 1 to {LONGEST} printable characters without a slash"
+    else:
+        return text
+    raise ApiError(400, f"the {what} {problem}", f"invalid_{what}", what)
 
 
 def addressed(request: Request, user: str | None, metadata: Mapping[str, Any] | None) -> Addressed:
@@ -149,7 +144,7 @@ def addressed(request: Request, user: str | None, metadata: Mapping[str, Any] | 
     return Addressed(
         None if person is None else checked_id(person, "person"),
         None if thread is None else checked_id(thread, "thread"),
-        None if name is None else _usable_name(unquote(name)),
+        usable_name(unquote(name or "")) or None,
         history == "whole" or (not history and "x-openwebui-chat-id" in request.headers),
     )
 
@@ -164,14 +159,15 @@ def _header(request: Request, names: tuple[str, ...]) -> str | None:
     return None
 
 
-def _usable_name(name: str) -> str | None:
+def usable_name(name: str) -> str:
+    """A name that a client gives a person; "" for one that nobody can have."""
     try:
         return checked_name(name)
     except InputError:
-        return None
+        return ""
 
 
-def _is_loopback(host: str | None) -> bool:
+def is_loopback(host: str | None) -> bool:
     """Whether a host, with or without port, is this machine."""
     name = host or ""
     if name.startswith("["):
@@ -185,34 +181,26 @@ def _is_loopback(host: str | None) -> bool:
 
 
 def identified(request: Request) -> Caller:
-    """Identify the caller.
-
-    Raises:
-        ApiError: 401 without a valid key where keys are in use; 403 where there are none and the call comes from another
-            machine, or from another site through a browser on this one.
-    """
+    """Identify the caller, or refuse: with 401 without a valid key where keys are in use; with 403 where there are none and
+    the call comes from another machine, or from another site through a browser on this one."""
     keys = request.app.state.service.keys
     if not keys.in_use():
         origin = request.headers.get("origin", "")
         client = request.client.host if request.client else ""
-        local = _is_loopback(request.headers.get("host")) and _is_loopback(client)
-        if not local or (origin and not _is_loopback(origin.partition("//")[2])):
-            raise ApiError(
-                403,
-                "this server has no keys and answers only on its own machine; create a key with `ld-agent keys create`",
+        local = is_loopback(request.headers.get("host")) and is_loopback(client)
+        if not local or (origin and not is_loopback(origin.partition("//")[2])):
+            text = (
+                "this server has no keys and answers only on its own machine; create a key with `ld-agent keys create`"
             )
+            raise ApiError(403, text)
         return LOCAL
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     token = token.strip() if scheme.casefold() == "bearer" else ""
     key = keys.find(token) if token else None
     if key is None:
-        raise ApiError(
-            401,
-            "no valid API key; send it as `Authorization: Bearer KEY`",
-            "invalid_api_key",
-            headers={"WWW-Authenticate": "Bearer"},
-        )
-    return Caller(key.tenant, key.scopes, key.prefix, key.rate)
+        text = "no valid API key; send it as `Authorization: Bearer KEY`"
+        raise ApiError(401, text, "invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+    return Caller.of(key)
 
 
 def needs(scope: str) -> Callable[[Request], Awaitable[Caller]]:
@@ -222,11 +210,8 @@ def needs(scope: str) -> Callable[[Request], Awaitable[Caller]]:
         caller = identified(request)
         request.state.caller = caller
         if not caller.may(scope):
-            raise ApiError(
-                403,
-                f"this key has the scopes {', '.join(caller.scopes)}, not {scope}; use another key",
-                "missing_scope",
-            )
+            text = f"this key has the scopes {', '.join(caller.scopes)}, not {scope}; use another key"
+            raise ApiError(403, text, "missing_scope")
         request.app.state.rates.count(caller)
         return caller
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 
+from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ld_agent.server.errors import ApiError
+from ld_agent.server.errors import SOON, ApiError
 from ld_agent.server.identity import Caller
 
 JSON_METHODS = ("POST", "PUT", "PATCH")
-MOST = 2 * 2**20
-"""Maximum number of bytes of a body without media."""
-MOST_WITH_MEDIA = 16 * 2**20
-MEDIA = (b";base64,", b'"input_audio"', b'"file_data"')
+MOST = 16 * 2**20
+"""Maximum number of bytes of a body."""
 DRAINED = 64 * 2**20
 """Bytes of an oversized body that are read and discarded, so that the client receives the error."""
 
@@ -40,37 +37,32 @@ class Bodies:
         try:
             _check_content_type(scope)
             body = await asyncio.wait_for(self._read(receive), self._patience)
-        except TimeoutError:
-            refusal = ApiError(408, f"the request did not arrive within {self._patience:g} seconds", "too_slow")
-            await _refuse(refusal, scope, receive, send)
-        except ApiError as exc:
-            await _refuse(exc, scope, receive, send)
+        except (TimeoutError, ApiError) as exc:
+            slow = ApiError(408, f"the request did not arrive within {self._patience:g} seconds", "too_slow")
+            error = exc if isinstance(exc, ApiError) else slow
+            await JSONResponse(error.body, error.status, {"Connection": "close"})(scope, receive, send)
         else:
             if body is not None:
                 await self._app(scope, _replayed(body, receive), send)
 
     async def _read(self, receive: Receive) -> bytes | None:
         """The body; None: the client disconnected."""
-        parts, size = list[bytes](), 0
-        while True:
+        parts, size, more = list[bytes](), 0, True
+        while more:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
-            part = message.get("body", b"")
+            part, more = message.get("body", b""), message.get("more_body", False)
             size += len(part)
-            more, body = message.get("more_body"), b""
-            if size <= MOST_WITH_MEDIA:
+            if size <= MOST:
                 parts.append(part)
-                body = body if more else b"".join(parts)
-            allowed = MOST_WITH_MEDIA if more or any(mark in body for mark in MEDIA) else MOST
-            if size > (DRAINED if more else allowed):
-                raise ApiError(413, f"the body has more than {allowed} bytes; send less", "body_too_large")
-            if not more:
-                return body
+            elif not more or size > DRAINED:
+                raise ApiError(413, f"the body has more than {MOST} bytes; send less", "body_too_large")
+        return b"".join(parts)
 
 
 def _check_content_type(scope: Scope) -> None:
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    headers = Headers(scope=scope)
     kind = headers.get("content-type", "").partition(";")[0].strip().casefold()
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
     if scope["method"] not in JSON_METHODS or not scope["path"].startswith("/v1/") or not has_body:
@@ -82,26 +74,12 @@ def _check_content_type(scope: Scope) -> None:
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
     """The body as one message, followed by the client's further messages."""
-    given = False
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        return messages.pop() if messages else await receive()
 
     return replay
-
-
-async def _refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
-    await JSONResponse(error.body, error.status, {"Connection": "close"})(scope, receive, send)
-
-
-@dataclass(slots=True)
-class _Bucket:
-    tokens: float
-    at: float
 
 
 class Rates:
@@ -114,27 +92,18 @@ class Rates:
 
     def __init__(self, rate: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._clock = rate, clock
-        self._buckets: dict[str, _Bucket] = {}
+        self._buckets: dict[str, tuple[float, float]] = {}
 
     def count(self, caller: Caller) -> None:
-        """Count a request.
-
-        Raises:
-            ApiError: 429 with Retry-After: the bucket is empty.
-        """
+        """Count a request, or refuse it if the bucket is empty."""
         rate, now = caller.rate or self._rate, self._clock()
-        bucket = self._buckets.setdefault(caller.key, _Bucket(rate, now))
-        bucket.tokens = min(rate, bucket.tokens + (now - bucket.at) * rate / 60)
-        bucket.at = now
-        if bucket.tokens < 1:
-            seconds = max(1, round((1 - bucket.tokens) * 60 / rate + 0.5))
-            raise ApiError(
-                429,
-                f"more than {rate} requests per minute; try again in {seconds} s",
-                "rate_limit_exceeded",
-                headers={"Retry-After": str(seconds)},
-            )
-        bucket.tokens -= 1
+        tokens, at = self._buckets.get(caller.key, (rate, now))
+        tokens = min(rate, tokens + (now - at) * rate / 60)
+        self._buckets[caller.key] = tokens - 1 if tokens >= 1 else tokens, now
+        if tokens < 1:
+            seconds = max(1, round((1 - tokens) * 60 / rate + 0.5))
+            text = f"more than {rate} requests per minute; try again in {seconds} s"
+            raise ApiError(429, text, "rate_limit_exceeded", headers={"Retry-After": str(seconds)})
 
 
 class Places:
@@ -144,27 +113,11 @@ class Places:
         self.most, self.taken = most, 0
 
     def take(self) -> None:
-        """Take a slot; release it with `leave`.
-
-        Raises:
-            ApiError: 429 with Retry-After: all are taken.
-        """
+        """Take a slot, to be released with `leave`, or refuse if all are taken."""
         if self.taken >= self.most:
-            raise ApiError(
-                429,
-                f"{self.most} requests are in progress; try again in a moment",
-                "overloaded",
-                headers={"Retry-After": "1"},
-            )
+            text = f"{self.most} requests are in progress; try again in a moment"
+            raise ApiError(429, text, "overloaded", headers=SOON)
         self.taken += 1
 
     def leave(self) -> None:
         self.taken -= 1
-
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        self.take()
-        try:
-            yield
-        finally:
-            self.leave()

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
 from fastapi import Request
 from starlette.responses import Response
@@ -45,8 +45,8 @@ class Logins:
         """Log in with a valid key."""
         now = self._clock()
         self._sessions = {token: login for token, login in self._sessions.items() if login.ends > now}
-        token, caller = secrets.token_urlsafe(32), Caller(key.tenant, key.scopes, key.prefix, key.rate)
-        self._sessions[token] = Login(caller, secrets.token_urlsafe(), now + SECONDS)
+        token = secrets.token_urlsafe(32)
+        self._sessions[token] = Login(Caller.of(key), secrets.token_urlsafe(), now + SECONDS)
         response.set_cookie(COOKIE, token, max_age=SECONDS, httponly=True, samesite="strict", secure=secure)
 
     def end(self, request: Request, response: Response) -> None:
@@ -54,12 +54,7 @@ class Logins:
         response.delete_cookie(COOKIE)
 
     def find(self, request: Request) -> Login:
-        """The session of a request.
-
-        Raises:
-            NotLoggedInError: there is none, it has ended, or its key was revoked.
-            ApiError: 403, the server has no keys and the request comes from elsewhere, or the key may not see the memory.
-        """
+        """The session of a request, unless there is none, it has ended, or its key was revoked or may not see the memory."""
         if not self._keys.in_use():
             identified(request)
             return self._local
@@ -71,13 +66,13 @@ class Logins:
         return login
 
 
-async def form_of(request: Request, login: Login) -> dict[str, str]:
-    """The fields of a form that this server rendered in this session.
+async def fields_of(request: Request) -> dict[str, str]:
+    return dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
 
-    Raises:
-        ApiError: 403, the form has another origin.
-    """
-    fields = {name: values[0] for name, values in parse_qs((await request.body()).decode("utf-8", "replace")).items()}
+
+async def form_of(request: Request, login: Login) -> dict[str, str]:
+    """The fields of a form, which must have been rendered in this session."""
+    fields = await fields_of(request)
     if not secrets.compare_digest(fields.get("csrf", "").encode(), login.csrf.encode()):
         raise ApiError(403, "this form is out of date; reload the page and try again", "invalid_csrf_token")
     return fields

@@ -48,16 +48,8 @@ class Logged:
             route = getattr(scope.get("route"), "path", "-")
             self._count(scope["method"], route, status, seconds)
             caller = scope.get("state", {}).get("caller")
-            log.info(
-                "request",
-                extra={
-                    "method": scope["method"],
-                    "route": route,
-                    "status": status,
-                    "ms": round(seconds * 1000, 1),
-                    "key": caller.key if caller else "-",
-                },
-            )
+            values = (scope["method"], route, status, round(seconds * 1000, 1), caller.key if caller else "-")
+            log.info("request", extra=dict(zip(FIELDS, values, strict=True)))
 
 
 class Lines(logging.Formatter):
@@ -68,16 +60,15 @@ class Lines(logging.Formatter):
         self._as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
+        message, level = record.getMessage(), record.levelname.lower()
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         fields = {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
         error = self.formatException(record.exc_info) if record.exc_info else ""
         if self._as_json:
-            values = {"at": at, "level": record.levelname.lower(), "message": record.getMessage(), **fields}
+            values = {"at": at, "level": level, "message": message, **fields}
             return json.dumps(values | ({"error": error} if error else {}), ensure_ascii=False)
         shown = " ".join(f"{name}={value}" for name, value in fields.items())
-        return f"{at} {record.levelname.lower()} {record.getMessage()} {shown}".rstrip() + (
-            f"\n{error}" if error else ""
-        )
+        return f"{at} {level} {message} {shown}".rstrip() + (f"\n{error}" if error else "")
 
 
 def configure(as_json: bool) -> None:

@@ -6,10 +6,10 @@ is served.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from functools import wraps
+from typing import Annotated, Any
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import MCPServerError, ResourceError, ResourceNotFoundError, ToolError
@@ -23,9 +23,7 @@ from ld_agent.errors import InputError, LDAgentError
 from ld_agent.server.shapes import RecalledShape, RecordShape, TraitShape, UtteranceShape
 from ld_agent.storage.rows import StoredConversation
 from ld_agent.storage.served import Directory
-from ld_agent.types import Utterance
 
-T = TypeVar("T")
 THREAD = "mcp"
 LATEST = 20
 Whom = Annotated[str, Field(description="The person's id; leave it empty for the usual one.")]
@@ -42,19 +40,20 @@ def memory_server(agent: Agent, person: str) -> MCPServer[Any]:
         person: the person for calls that name none.
     """
     tools, resources = _Tools(agent, person), _Resources(agent)
+    callable_tools = (tools.remember, tools.recall, tools.about, tools.forget)
     server: MCPServer[Any] = MCPServer(
         "ld_agent",
         version=__version__,
         instructions=INSTRUCTIONS,
         log_level="WARNING",
-        tools=[_strict(tool) for tool in (tools.remember, tools.recall, tools.about, tools.forget)],
+        tools=[_strict(_shown_as(ToolError, tool)) for tool in callable_tools],
     )
-    for path, resource in (
-        ("people", resources.people),
-        ("people/{person}", resources.one),
-        ("people/{person}/sessions/{number}", resources.session),
+    for path, failure, resource in (
+        ("people", ResourceError, resources.people),
+        ("people/{person}", ResourceNotFoundError, resources.one),
+        ("people/{person}/sessions/{number}", ResourceNotFoundError, resources.session),
     ):
-        server.resource(f"ldagent://{path}", mime_type="application/json")(resource)
+        server.resource(f"ldagent://{path}", mime_type="application/json")(_shown_as(failure, resource))
     return server
 
 
@@ -68,48 +67,59 @@ def _strict(function: Callable[..., Any]) -> Tool:
     return tool
 
 
+def _shown_as(failure: type[MCPServerError], function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose errors the client is shown."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except LDAgentError as exc:
+            raise failure(str(exc)) from exc
+
+    return call
+
+
 class _Tools:
-    """What an assistant may call; the docstrings are what it reads about them."""
+    """What an assistant may call, each in a thread of its own; the docstrings are what it reads about them."""
 
     def __init__(self, agent: Agent, person: str) -> None:
         self._agent, self._person = agent, person
 
-    async def remember(
+    def remember(
         self, text: Annotated[str, Field(description="What was said, in the person's words.")], person: Whom = ""
     ) -> str:
         """Remember something that a person said. It can be recalled at once."""
-        return await in_thread(lambda: _remembered(self._agent, person or self._person, text))
+        person = person or self._person
+        stored = self._agent.store.find_conversation(person)
+        conversation = self._agent.conversation(person, thread=THREAD, agent_name=stored.agent if stored else None)
+        known = next((s for s in conversation.speakers if s != conversation.agent_name), None)
+        conversation.observe(text, known, channel="tool")
+        records = conversation.end_session()  # of a session of its own, in its own words
+        return f"remembered as {', '.join(r.id for r in records)}" if records else "stored; its memory is still pending"
 
-    async def recall(
+    def recall(
         self,
         query: Annotated[str, Field(description="What to recall.")],
         person: Whom = "",
         k: Annotated[int, Field(ge=1, le=50, description="At most this many.")] = 5,
     ) -> list[dict[str, Any]]:
         """What is remembered about a query, best first, with the scores. Empty: no relevant memory."""
+        hits = self._opened(person).recall(query, k=k)
+        return [RecalledShape.of(r).model_dump(mode="json") for r in hits[:k]]
 
-        def recalled() -> list[dict[str, Any]]:
-            hits = self._opened(person).recall(query, k=k)
-            return [RecalledShape.of(r).model_dump(mode="json") for r in hits[:k]]
-
-        return await in_thread(recalled)
-
-    async def about(self, person: Whom = "") -> dict[str, Any]:
+    def about(self, person: Whom = "") -> dict[str, Any]:
         """What is known about a person: traits by speaker, and the latest memories."""
-        return await in_thread(lambda: _about(self._agent, _stored(self._agent, person or self._person)))
+        return _about(self._agent, _stored(self._agent, person or self._person))
 
-    async def forget(
+    def forget(
         self,
         id: Annotated[str, Field(description="The id of a memory (m3), a trait (t5) or something said (u7).")],
         person: Whom = "",
     ) -> str:
         """Forget a memory, a trait or something said, with everything else that says it, for good."""
-
-        def forgotten() -> str:
-            self._opened(person).forget(id)
-            return f"forgot {id}"
-
-        return await in_thread(forgotten)
+        self._opened(person).forget(id)
+        return f"forgot {id}"
 
     def _opened(self, person: str) -> Conversation:
         stored = _stored(self._agent, person or self._person)
@@ -122,45 +132,29 @@ class _Resources:
     def __init__(self, agent: Agent) -> None:
         self._agent, self._directory = agent, Directory(agent.resources.store)
 
-    async def people(self) -> str:
+    def people(self) -> str:
         """Everyone who is known."""
-        known = await in_thread(lambda: self._directory.people("", "", 1000), ResourceError)
-        return as_json([{"id": p.id, "sessions": p.sessions, "records": p.records, "traits": p.traits} for p in known])
+        known = self._directory.people("", "", 1000)
+        return _json([{"id": p.id, "sessions": p.sessions, "records": p.records, "traits": p.traits} for p in known])
 
-    async def one(self, person: str) -> str:
+    def one(self, person: str) -> str:
         """What is known about one person, and their sessions."""
+        stored = _stored(self._agent, person)
+        sessions = self._directory.sessions(stored.key, None, 1000)
+        listed = [{"number": s.number, "thread": s.thread, "start": s.start, "end": s.end} for s in sessions]
+        return _json(_about(self._agent, stored) | {"sessions": listed})
 
-        def known() -> dict[str, Any]:
-            stored = _stored(self._agent, person)
-            sessions = self._directory.sessions(stored.key, None, 1000)
-            listed = [{"number": s.number, "thread": s.thread, "start": s.start, "end": s.end} for s in sessions]
-            return _about(self._agent, stored) | {"sessions": listed}
-
-        return as_json(await in_thread(known, ResourceNotFoundError))
-
-    async def session(self, person: str, number: str) -> str:
+    def session(self, person: str, number: str) -> str:
         """What was said in one session."""
-
-        def said_in_it() -> list[Utterance]:
-            key = _stored(self._agent, person).key
-            is_number = number.isdecimal() and len(number) < 18
-            if said := self._agent.store.session_utterances(key, int(number)) if is_number else []:
-                return said
+        key = _stored(self._agent, person).key
+        is_number = number.isdecimal() and len(number) < 18
+        said = self._agent.store.session_utterances(key, int(number)) if is_number else []
+        if not said:
             raise InputError(f"{person!r} has no session {number}")
-
-        said = await in_thread(said_in_it, ResourceNotFoundError)
-        return as_json([UtteranceShape.of(u).model_dump(mode="json") for u in said])
+        return _json([UtteranceShape.of(u).model_dump(mode="json") for u in said])
 
 
-async def in_thread(work: Callable[[], T], failure: type[MCPServerError] = ToolError) -> T:
-    """Run outside the event loop; an error becomes one that the client is shown."""
-    try:
-        return await asyncio.to_thread(work)
-    except LDAgentError as exc:
-        raise failure(str(exc)) from exc
-
-
-def as_json(value: Any) -> str:
+def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
@@ -169,16 +163,6 @@ def _stored(agent: Agent, person: str) -> StoredConversation:
     if stored is None:
         raise InputError(f"nothing is known about {person!r}")
     return stored
-
-
-def _remembered(agent: Agent, person: str, text: str) -> str:
-    """Store a text as a separate session, so that it becomes a memory at once, in its own words."""
-    stored = agent.store.find_conversation(person)
-    conversation = agent.conversation(person, thread=THREAD, agent_name=stored.agent if stored else None)
-    known = next((s for s in conversation.speakers if s != conversation.agent_name), None)
-    conversation.observe(text, known, channel="tool")
-    records = conversation.end_session()
-    return f"remembered as {', '.join(r.id for r in records)}" if records else "stored; its memory is still pending"
 
 
 def _about(agent: Agent, conversation: StoredConversation) -> dict[str, Any]:

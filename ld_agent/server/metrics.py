@@ -14,6 +14,7 @@ from ld_agent.server.errors import ERRORS
 from ld_agent.server.identity import AdminCaller
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+KINDS = ("prompt", "completion")
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -35,8 +36,7 @@ class Metrics:
                 self.buckets[route, bound] += 1
 
     def count_tokens(self, prompt: int, completion: int) -> None:
-        self.tokens["prompt"] += prompt
-        self.tokens["completion"] += completion
+        self.tokens.update(prompt=prompt, completion=completion)
 
     def lines(self, at_once: int, costs: Mapping[str, Cost]) -> Iterator[str]:
         """The metrics in Prometheus' text format.
@@ -45,9 +45,11 @@ class Metrics:
             at_once: turns under way.
             costs: of the models, by module.
         """
-        yield "# TYPE ld_agent_requests_total counter"
-        for (method, route, status), count in sorted(self.requests.items()):
-            yield f'ld_agent_requests_total{{method="{method}",route="{route}",status="{status}"}} {count}'
+        requests = {
+            f'method="{method}",route="{route}",status="{status}"': count
+            for (method, route, status), count in sorted(self.requests.items())
+        }
+        yield from _samples("requests_total", "counter", requests)
         yield "# TYPE ld_agent_request_seconds histogram"
         for route in sorted(self.seconds):
             total = sum(count for (_, other, _), count in self.requests.items() if other == route)
@@ -56,20 +58,22 @@ class Metrics:
             yield f'ld_agent_request_seconds_bucket{{route="{route}",le="+Inf"}} {total}'
             yield f'ld_agent_request_seconds_sum{{route="{route}"}} {self.seconds[route]:.6f}'
             yield f'ld_agent_request_seconds_count{{route="{route}"}} {total}'
-        yield "# TYPE ld_agent_reply_tokens_total counter"
-        for kind in ("prompt", "completion"):
-            yield f'ld_agent_reply_tokens_total{{kind="{kind}"}} {self.tokens[kind]}'
-        yield "# TYPE ld_agent_turns_at_once gauge"
-        yield f"ld_agent_turns_at_once {at_once}"
-        yield "# TYPE ld_agent_model_calls_total counter"
-        yield from (f'ld_agent_model_calls_total{{module="{module}"}} {cost.calls}' for module, cost in costs.items())
-        yield "# TYPE ld_agent_model_seconds_total counter"
-        for module, cost in costs.items():
-            yield f'ld_agent_model_seconds_total{{module="{module}"}} {cost.milliseconds / 1000:.6f}'
-        yield "# TYPE ld_agent_model_tokens_total counter"
-        for module, cost in costs.items():
-            yield f'ld_agent_model_tokens_total{{module="{module}",kind="prompt"}} {cost.prompt_tokens}'
-            yield f'ld_agent_model_tokens_total{{module="{module}",kind="completion"}} {cost.completion_tokens}'
+        yield from _samples("reply_tokens_total", "counter", {f'kind="{kind}"': self.tokens[kind] for kind in KINDS})
+        yield from _samples("turns_at_once", "gauge", {"": at_once})
+        modules = {f'module="{module}"': cost for module, cost in costs.items()}
+        yield from _samples("model_calls_total", "counter", {of: cost.calls for of, cost in modules.items()})
+        seconds = {of: f"{cost.milliseconds / 1000:.6f}" for of, cost in modules.items()}
+        yield from _samples("model_seconds_total", "counter", seconds)
+        tokens = {f'{of},kind="prompt"': cost.prompt_tokens for of, cost in modules.items()}
+        tokens |= {f'{of},kind="completion"': cost.completion_tokens for of, cost in modules.items()}
+        yield from _samples("model_tokens_total", "counter", tokens)
+
+
+def _samples(name: str, kind: str, values: Mapping[str, object]) -> Iterator[str]:
+    """A metric by its labels."""
+    yield f"# TYPE ld_agent_{name} {kind}"
+    for labels, value in values.items():
+        yield f"ld_agent_{name}{{{labels}}} {value}" if labels else f"ld_agent_{name} {value}"
 
 
 router = APIRouter(tags=["health"], responses=ERRORS)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import parse_qs, quote
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.middleware.gzip import GZipMiddleware
@@ -16,12 +16,11 @@ from fastapi.staticfiles import StaticFiles
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from ld_agent.conversation import Conversation
 from ld_agent.server import page_data
 from ld_agent.server.errors import ApiError
-from ld_agent.server.logins import Login, NotLoggedInError, form_of
-from ld_agent.server.service import Service
-from ld_agent.storage.exchange import export_lines
-from ld_agent.storage.rows import StoredConversation
+from ld_agent.server.logins import Login, NotLoggedInError, fields_of, form_of
+from ld_agent.server.service import Known, Service
 
 HERE = Path(__file__).parent
 PEOPLE = 50
@@ -96,24 +95,30 @@ def shown(request: Request, template: str, login: Login | None, status: int = 20
     return HTMLResponse(pages.get_template(template).render(model=service.model, **values), status, SECURITY)
 
 
+@dataclass(frozen=True, slots=True)
 class Subject:
     """The person a page is about."""
 
-    def __init__(self, request: Request, login: Login, person: str, stored: StoredConversation) -> None:
-        self.service: Service = request.app.state.service
-        self.request, self.login, self.person, self.stored = request, login, person, stored
+    request: Request
+    login: Login
+    whose: Known
 
     @property
-    def id(self) -> str:
-        return self.stored.id
+    def is_part(self) -> bool:
+        """Whether htmx asks for a part of the page."""
+        return "hx-request" in self.request.headers
+
+    def explained(self) -> set[str]:
+        """The ids of the replies that can be explained."""
+        return {utterance for owner, utterance in list(self.whose.service.explained) if owner == self.whose.id}
 
     def show(self, template: str, **values: Any) -> HTMLResponse:
-        return shown(self.request, template, self.login, person=self.person, **values)
+        return shown(self.request, template, self.login, person=self.whose.person, **values)
 
 
 async def subject(request: Request, login: Visitor, person: str) -> Subject:
     service: Service = request.app.state.service
-    return Subject(request, login, person, await service.stored(login.caller.conversation_id(person)))
+    return Subject(request, login, await service.known(login.caller.conversation_id(person)))
 
 
 About = Annotated[Subject, Depends(subject)]
@@ -131,8 +136,8 @@ async def login_page(request: Request) -> Response:
 async def log_in(request: Request) -> Response:
     if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
         raise ApiError(403, "this log-in comes from another site; open /login here", "cross_site")
-    fields = parse_qs((await request.body()).decode("utf-8", "replace"))
-    key = request.app.state.service.keys.find(fields.get("key", [""])[0].strip())
+    fields = await fields_of(request)
+    key = request.app.state.service.keys.find(fields.get("key", "").strip())
     if key is None:
         return shown(request, "login.html", None, 401, wrong=True)
     response = RedirectResponse("/", 303)
@@ -152,15 +157,14 @@ async def log_out(request: Request, login: Visitor) -> Response:
 
 
 @router.get("/")
-async def people(
+def people(
     request: Request,
     login: Visitor,
     q: Annotated[str, Query(max_length=200)] = "",
     after: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
-    service: Service = request.app.state.service
     prefix = login.caller.prefix
-    page = await asyncio.to_thread(service.directory.people, prefix, prefix + after, PEOPLE + 1, q)
+    page = request.app.state.service.directory.people(prefix, prefix + after, PEOPLE + 1, q)
     listed = [(login.caller.person(one.id), one) for one in page[:PEOPLE]]
     following = listed[-1][0] if len(page) > PEOPLE else ""
     part = "_people.html" if "hx-request" in request.headers else "people.html"
@@ -168,23 +172,19 @@ async def people(
 
 
 @router.get("/people/{person}")
-async def timeline(about: About, before: Annotated[int | None, Query(ge=1, le=2**62)] = None) -> Response:
-    service = about.service
-    entries, following = await asyncio.to_thread(
-        page_data.timeline, service.agent.store, service.directory, about.stored.key, before
-    )
+def timeline(about: About, before: Annotated[int | None, Query(ge=1, le=2**62)] = None) -> Response:
+    entries, following = page_data.timeline(about.whose, before)
     part = "_sessions.html" if before is not None else "timeline.html"
     return about.show(part, entries=entries, following=following, tab="timeline")
 
 
 @router.get("/people/{person}/live")
-async def live(about: About, seen: Annotated[str, Query(max_length=200)] = "") -> Response:
+def live(about: About, seen: Annotated[str, Query(max_length=200)] = "") -> Response:
     """The current state of the latest session, for an open page; 204: unchanged, so that screen readers stay silent."""
-    service = about.service
-    latest = await asyncio.to_thread(service.directory.sessions, about.stored.key, None, 1)
+    whose, explained = about.whose, about.explained()
+    latest = whose.service.directory.sessions(whose.key, None, 1)
     number = latest[0].number if latest and not latest[0].closed else 0
-    said = await asyncio.to_thread(service.agent.store.session_utterances, about.stored.key, number)
-    explained = _explained(about)
+    said = whose.session(number)
     state = f"{number}.{said[-1].id if said else ''}.{len(explained.intersection(u.id for u in said))}"
     if seen == state:
         return Response(status_code=204, headers=SECURITY)
@@ -192,73 +192,63 @@ async def live(about: About, seen: Annotated[str, Query(max_length=200)] = "") -
 
 
 @router.get("/people/{person}/sessions/{number}")
-async def session(about: About, number: int) -> Response:
-    store = about.service.agent.store
-    said = await asyncio.to_thread(store.session_utterances, about.stored.key, number) if 0 < number < 2**62 else []
-    return about.show("_session.html", said=said, explained=_explained(about))
+def session(about: About, number: int) -> Response:
+    return about.show("_session.html", said=about.whose.session(number), explained=about.explained())
 
 
 @router.get("/people/{person}/traits")
-async def traits(about: About, after: Annotated[int, Query(ge=0, le=2**62)] = 0) -> Response:
-    dated = await asyncio.to_thread(about.service.agent.store.personas(about.stored.key).traits)
+def traits(about: About, after: Annotated[int, Query(ge=0, le=2**62)] = 0) -> Response:
+    store, key = about.whose.store, about.whose.key
+    dated = store.personas(key).traits()
     speakers = list(dict.fromkeys(trait.speaker for trait, _ in dated))
     ordered = sorted((trait for trait, _ in dated), key=lambda trait: speakers.index(trait.speaker))
     page = ordered[after : after + TRAITS]
-    ended_by, store = [trait.ended_by for trait in page if trait.ended_by], about.service.agent.store
-    is_part = "hx-request" in about.request.headers
     return about.show(
-        "_traits.html" if is_part else "traits.html",
+        "_traits.html" if about.is_part else "traits.html",
         by_speaker=[(speaker, list(group)) for speaker, group in groupby(page, key=lambda trait: trait.speaker)],
-        continued=ordered[after - 1].speaker if is_part and page and after else "",
+        continued=ordered[after - 1].speaker if about.is_part and page and after else "",
         following=after + TRAITS if after + TRAITS < len(ordered) else 0,
-        ends=await asyncio.to_thread(store.utterances_by_id, about.stored.key, ended_by),
+        ends=store.utterances_by_id(key, [trait.ended_by for trait in page if trait.ended_by]),
         tab="traits",
     )
 
 
 @router.get("/people/{person}/ask")
 async def ask(about: About, q: Annotated[str, Query(max_length=2000)] = "") -> Response:
-    hits, quoted = [], {}
+    hits, quoted, whose = [], {}, about.whose
     if q.strip():
-        conversation = await about.service.known(about.id)
-        hits = await about.service.inside(conversation, lambda: conversation.recall(q, k=10))
-        quoted = await asyncio.to_thread(page_data.passages, about.service.agent.store, about.stored.key, hits, q)
+        conversation = await whose.service.open(whose.id, "")
+        hits = await whose.service.inside(conversation, lambda: conversation.recall(q, k=10))
+        quoted = await whose.service.brief(lambda: page_data.passages(whose, hits, q))
     return about.show("ask.html", q=q, found=hits, quoted=quoted, tab="ask")
 
 
 @router.get("/people/{person}/search")
-async def search(about: About, q: Annotated[str, Query(max_length=2000)] = "") -> Response:
-    said = []
-    if q.strip():
-        said = await asyncio.to_thread(about.service.directory.search, about.stored.key, q.strip(), MOST_MATCHES)
+def search(about: About, q: Annotated[str, Query(max_length=2000)] = "") -> Response:
+    directory = about.whose.service.directory
+    said = directory.search(about.whose.key, q.strip(), MOST_MATCHES) if q.strip() else []
     return about.show("search.html", q=q, said=said, tab="search")
 
 
 @router.get("/people/{person}/replies/{utterance}")
-async def reply(about: About, utterance: str) -> Response:
-    explained = about.service.explained.get((about.id, utterance))
-    store, key = about.service.agent.store, about.stored.key
-    said = await asyncio.to_thread(store.utterances_by_id, key, [utterance])
-    recalled = await asyncio.to_thread(store.recalled_by, key, utterance)
-    shown = page_data.in_prompt(explained) if explained is not None else set()
+def reply(about: About, utterance: str) -> Response:
+    store, key = about.whose.store, about.whose.key
+    explained = about.whose.service.explained.get((about.whose.id, utterance))
     return about.show(
-        "reply.html", reply=explained, said=said.get(utterance), recalled=recalled, shown=shown, tab="timeline"
+        "reply.html",
+        reply=explained,
+        said=store.utterances_by_id(key, [utterance]).get(utterance),
+        recalled=store.recalled_by(key, utterance),
+        shown=page_data.in_prompt(explained) if explained is not None else set(),
+        tab="timeline",
     )
 
 
 @router.get("/people/{person}/export")
-async def export(about: About) -> Response:
-    def lines() -> Iterator[str]:
-        for line in export_lines(about.service.agent.resources.store, about.id):
-            yield line + "\n"
-
-    name = quote(about.person, safe="")
+def export(about: About) -> Response:
+    name = quote(about.whose.person, safe="")
     headers = SECURITY | {"Content-Disposition": f"attachment; filename*=UTF-8''{name}.jsonl"}
-    return StreamingResponse(lines(), media_type="application/x-ndjson", headers=headers)
-
-
-def _explained(about: Subject) -> set[str]:
-    return {utterance for owner, utterance in about.service.explained if owner == about.id}
+    return StreamingResponse(about.whose.exported(), media_type="application/x-ndjson", headers=headers)
 
 
 # ---- changing
@@ -266,36 +256,33 @@ def _explained(about: Subject) -> set[str]:
 
 @router.post("/people/{person}/memories/{target}/{action}")
 async def change(about: About, target: str, action: str) -> Response:
-    """Edit, pin, unpin or forget a record or trait, or forget an utterance; show the result."""
-    fields, service = await form_of(about.request, about.login), about.service
-    if action == "edit":
-        await service.change(about.id, target, fields.get("text", ""), None)
-    elif action in ("pin", "unpin"):
-        await service.change(about.id, target, None, action == "pin")
-    elif action == "forget":
-        if not await asyncio.to_thread(service.directory.has_memory, about.stored.key, target):
-            raise ApiError(404, f"no record, trait or utterance {target[:40]!r}", "memory_not_found")
-        await service.forget(about.id, target)
-    else:
+    """Edit, pin, unpin or forget a record, trait or utterance; show the result."""
+    fields, whose = await form_of(about.request, about.login), about.whose
+    changes: dict[str, Callable[[Conversation], None]] = {
+        "edit": lambda conversation: conversation.edit(target, fields.get("text", "")),
+        "pin": lambda conversation: conversation.pin(target),
+        "unpin": lambda conversation: conversation.pin(target, False),
+        "forget": lambda conversation: conversation.forget(target),
+    }
+    if action not in changes:
         raise ApiError(404, f"no action {action[:40]!r}; edit, pin, unpin or forget", "unknown_action")
-    if "hx-request" not in about.request.headers:
-        return RedirectResponse(f"/people/{quote(about.person, safe='')}", 303)
-    return about.show("_memory.html", memory=await asyncio.to_thread(_memory, about, target))
+    await whose.service.change(whose, target, changes[action])
+    if not about.is_part:
+        return RedirectResponse(f"/people/{quote(whose.person, safe='')}", 303)
+    return about.show("_memory.html", memory=await whose.service.brief(lambda: _memory(whose, target)))
 
 
-def _memory(about: Subject, target: str) -> Any:
+def _memory(whose: Known, target: str) -> Any:
     """A record or trait by its id; None: it is gone."""
-    store, key = about.service.agent.store, about.stored.key
-    if target.startswith("t"):
-        return next((trait for trait, _ in store.personas(key).traits() if trait.id == target), None)
-    return next((record for record in store.records(key) if record.id == target), None)
+    traits = [trait for trait, _ in whose.store.personas(whose.key).traits()] if target.startswith("t") else []
+    return next((memory for memory in traits or whose.store.records(whose.key) if memory.id == target), None)
 
 
 @router.post("/people/{person}/delete")
 async def delete(about: About) -> Response:
     """Delete a person whose name was typed."""
     fields = await form_of(about.request, about.login)
-    if fields.get("name") != about.person:
+    if fields.get("name") != about.whose.person:
         raise ApiError(400, "the name does not match; nothing was deleted", "not_confirmed")
-    await about.service.delete(about.id)
+    await about.whose.service.delete(about.whose.id)
     return RedirectResponse("/", 303)

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import zip_longest
 
 from markupsafe import Markup, escape
 
 from ld_agent.languages import ENGLISH
 from ld_agent.prompts import as_line
-from ld_agent.storage.served import Directory
-from ld_agent.storage.store import Store
+from ld_agent.server.service import Known
 from ld_agent.types import Recalled, Record, Reply, SessionSummary, Trait, Utterance
 
 SESSIONS = 15
@@ -43,16 +43,14 @@ class TimelineEntry:
     recalled_by: list[Utterance]
 
 
-def timeline(
-    store: Store, directory: Directory, key: int, before: int | None
-) -> tuple[list[TimelineEntry], int | None]:
+def timeline(whose: Known, before: int | None) -> tuple[list[TimelineEntry], int | None]:
     """A page of sessions, latest first, and the start of the next page."""
+    directory, store, key = whose.service.directory, whose.store, whose.key
     sessions = directory.sessions(key, before, SESSIONS + 1)
     recalls = directory.recalls(key, [session.number for session in sessions[:SESSIONS]], RECALLS)
     entries = []
-    for place, session in enumerate(sessions[:SESSIONS]):
+    for session, earlier in zip_longest(sessions[:SESSIONS], sessions[1:]):
         said = [u.id for u in store.session_utterances(key, session.number)]
-        earlier = sessions[place + 1] if place + 1 < len(sessions) else None
         entries.append(
             TimelineEntry(
                 session,
@@ -65,22 +63,9 @@ def timeline(
     return entries, sessions[SESSIONS - 1].number if len(sessions) > SESSIONS else None
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One term of a score, and the length of its bar, from 0 to 1."""
-
-    name: str
-    value: float
-
-    @property
-    def length(self) -> float:
-        return min(max(self.value, 0.0), 1.0)
-
-
-def bars(hit: Recalled) -> list[Bar]:
+def bars(hit: Recalled) -> dict[str, float]:
     """The terms of a score in the order of the documentation."""
-    numbers = {"s_sem": hit.s_sem, "s_top": hit.s_top, **hit.terms, "decay": hit.decay}
-    return [Bar(name, value) for name, value in numbers.items()]
+    return {"s_sem": hit.s_sem, "s_top": hit.s_top, **hit.terms, "decay": hit.decay}
 
 
 def marked(text: str, query: str) -> Markup:
@@ -99,10 +84,10 @@ def _words(text: str) -> list[str]:
     return [word.casefold() for word in re.findall(r"\w+", text) if len(word) >= SHORTEST_MARKED]
 
 
-def passages(store: Store, key: int, hits: Sequence[Recalled], query: str) -> dict[str, list[Utterance]]:
+def passages(whose: Known, hits: Sequence[Recalled], query: str) -> dict[str, list[Utterance]]:
     """By record id, its source utterances that share a word with the query."""
     ids = sorted({source for r in hits for source in r.record.sources})
-    said = store.utterances_by_id(key, ids)
+    said = whose.store.utterances_by_id(whose.key, ids)
     return {
         r.record.id: [said[i] for i in r.record.sources if i in said and "<mark>" in marked(said[i].text, query)][:5]
         for r in hits

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import os
 import signal
 import socket
@@ -20,6 +19,7 @@ from ld_agent.errors import ConfigError, InputError
 from ld_agent.server import logs
 from ld_agent.server.app import create_app
 from ld_agent.server.connections import patient
+from ld_agent.server.identity import is_loopback
 from ld_agent.storage.served import Keys
 
 GRACE = 30.0
@@ -43,9 +43,9 @@ def serve(configs: Mapping[str, Config], host: str, port: int, as_json: bool) ->
         configs: by the model names used by clients; the server uses the settings of the first.
 
     Raises:
-        ConfigError: the configs name several stores.
+        ConfigError: the configs name several stores, or the address is reachable from other machines without keys.
         StoreError: their encoders differ.
-        InputError: the address is in use, or reachable from other machines without keys.
+        InputError: the address is in use.
         ModelError: a model cannot be loaded.
     """
     logs.configure(as_json)
@@ -59,7 +59,7 @@ def serve(configs: Mapping[str, Config], host: str, port: int, as_json: bool) ->
         for name, config in configs.items():
             agents[name] = Agent(config, background=True)
         store = next(iter(agents.values())).resources.store
-        if not _is_loopback(host) and not Keys(store).in_use():
+        if not is_loopback(host) and not Keys(store).in_use():
             raise ConfigError(
                 f"--host {host} lets other machines in, but there are no keys; create one first: "
                 f"ld-agent keys create NAME --store {store.path}"
@@ -101,20 +101,20 @@ class Stopping:
     """
 
     def __init__(self, server: uvicorn.Server, grace: float, leave: Callable[[], object] = lambda: os._exit(0)) -> None:
-        self._server, self._grace, self._leave = server, grace, leave
-        self._timers: list[threading.Timer] = []
+        end_replies = server.config.app.state.service.end_replies  # type: ignore[union-attr]
+        deadlines = ((grace, end_replies), (grace + CLEARING, self._give_up))
+        self._server, self._leave = server, leave
+        self._timers = [threading.Timer(seconds, act) for seconds, act in deadlines]
 
     def request(self) -> None:
         """Stop; when requested again, do not wait for anything."""
         if self._server.should_exit:
             self._give_up()
+            return
         self._server.should_exit = True
-        service = self._server.config.app.state.service  # type: ignore[union-attr]
-        for seconds, act in ((self._grace, service.end_replies), (self._grace + CLEARING, self._give_up)):
-            later = threading.Timer(seconds, act)
-            later.daemon = True
-            later.start()
-            self._timers.append(later)
+        for timer in self._timers:
+            timer.daemon = True
+            timer.start()
 
     def cancel(self) -> None:
         """Cancel the deadlines: the server has ended, but its process continues."""
@@ -145,19 +145,11 @@ def http_server(agents: Mapping[str, Agent], failed: Callable[[BaseException], N
 def _bound(host: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind, protocol)
+        listening = socket.socket(family, kind, protocol)  # with TCP by name: otherwise Nagle's algorithm stays on
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(2048)
     except OSError as exc:
-        raise InputError(
-            f"cannot listen on {host}, port {port} ({exc.strerror}); give another --host or --port"
-        ) from exc
+        text = f"cannot listen on {host}, port {port} ({exc.strerror}); give another --host or --port"
+        raise InputError(text) from exc
     return listening
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.casefold() == "localhost"

@@ -7,11 +7,12 @@ so that a slow reply to one person holds up nobody else. Nothing runs in the eve
 from __future__ import annotations
 
 import asyncio
-import logging
+import json
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -22,13 +23,13 @@ from ld_agent.conversation import Conversation
 from ld_agent.errors import InputError, LDAgentError, StoreError
 from ld_agent.running.collector import Costs
 from ld_agent.server.errors import ApiError
-from ld_agent.server.memory.shapes import ObserveRequest
-from ld_agent.storage.rows import StoredConversation
+from ld_agent.server.shapes import ObserveRequest
+from ld_agent.storage.exchange import export_lines
 from ld_agent.storage.served import Answers, Directory, Keys
+from ld_agent.storage.store import Store
 from ld_agent.types import Reply, Utterance
 
 T = TypeVar("T")
-log = logging.getLogger("ld_agent.server")
 OPEN = 256
 """Maximum number of open conversations; others are reopened from the store when needed."""
 EXPLAINED = 500
@@ -38,6 +39,41 @@ THREADS = 8
 """For turns, which need one only briefly, and as many for the memory, whose work may ask a model."""
 AHEAD = timedelta(hours=1)
 """How far a client's clock may be ahead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A person who is known, as seen by one caller.
+
+    Attributes:
+        id, key: of the conversation.
+    """
+
+    service: Service
+    id: str
+    key: int
+
+    @property
+    def person(self) -> str:
+        """The id by which callers name the person."""
+        return self.id.rpartition("/")[2]
+
+    @property
+    def store(self) -> Store:
+        return self.service.agent.store
+
+    def session(self, number: int) -> list[Utterance]:
+        return self.store.session_utterances(self.key, number) if 0 < number < 2**62 else []
+
+    def exported(self) -> Iterator[str]:
+        """The lines of an export that names no tenant."""
+        for line in export_lines(self.store, self.id):
+            row = json.loads(line) if line.startswith('{"kind": "conversation"') else None
+            yield (json.dumps(row | {"id": self.person}, ensure_ascii=False) if row else line) + "\n"
+
+
+def nobody(conversation_id: str) -> ApiError:
+    return ApiError(404, f"no person {conversation_id.rpartition('/')[2]!r} is known", "person_not_found")
 
 
 class Service:
@@ -141,17 +177,10 @@ class Service:
 
     def lock(self, conversation_id: str) -> asyncio.Lock:
         """The lock held while a request is compared with the store and answered."""
-        lock = self._locks.get(conversation_id)
-        if lock is None:
-            self._locks[conversation_id] = lock = asyncio.Lock()
-        return lock
+        return self._locks.setdefault(conversation_id, asyncio.Lock())
 
     async def open(self, conversation_id: str, thread: str, model: str = "") -> Conversation:
-        """Open a conversation, new or stored; pending work waits for its next turn.
-
-        Args:
-            model: the agent that replies; "": the first.
-        """
+        """Open a conversation, new or stored, with the agent of a model or the first; pending work waits for its next turn."""
         opened_as = conversation_id, thread, model or self.model
         conversation = self._open.get(opened_as)
         if conversation is None or not await asyncio.to_thread(self.agent.store.is_stored, conversation.key):
@@ -168,45 +197,23 @@ class Service:
             conversation_id, thread=thread, agent_name=stored.agent if stored else None, resume=False
         )
 
-    async def stored(self, conversation_id: str) -> StoredConversation:
-        """Return an existing conversation.
-
-        Raises:
-            ApiError: 404.
-        """
-        conversation = await asyncio.to_thread(self.agent.store.find_conversation, conversation_id)
-        if conversation is None:
-            raise ApiError(404, f"no person {conversation_id.rpartition('/')[2]!r} is known", "person_not_found")
-        return conversation
-
-    async def known(self, conversation_id: str) -> Conversation:
-        """Open an existing conversation; see `open`.
-
-        Raises:
-            ApiError: 404.
-        """
-        await self.stored(conversation_id)
-        return await self.open(conversation_id, "")
+    async def known(self, conversation_id: str) -> Known:
+        """The person of an existing conversation, or a 404."""
+        stored = await asyncio.to_thread(self.agent.store.find_conversation, conversation_id)
+        if stored is None:
+            raise nobody(conversation_id)
+        return Known(self, stored.id, stored.key)
 
     # ---- changes
 
     def check_time(self, at: datetime | None, what: str = "") -> None:
-        """Check that a client's time has come: what is said next in a thread is never before what was said last.
-
-        Raises:
-            ApiError: 400.
-        """
+        """Refuse a time to come: what is said next in a thread is never before what was said last."""
         if at is not None and at > self.agent.clock() + AHEAD:
-            raise ApiError(
-                400, f"{what}at={at.isoformat()} is in the future; give when it was said", "future_time", "at"
-            )
+            text = f"{what}at={at.isoformat()} is in the future; give when it was said"
+            raise ApiError(400, text, "future_time", "at")
 
     async def observe(self, conversation_id: str, given: ObserveRequest) -> list[Utterance]:
-        """Store utterances, then learn from them in the background.
-
-        Raises:
-            ApiError: 400, an utterance is invalid; says how many were stored before it.
-        """
+        """Store utterances, then learn from them in the background. An error says how many were stored before it."""
         for number, said in enumerate(given.utterances, 1):
             self.check_time(said.at, f"utterance {number}: ")
         stored: list[Utterance] = []
@@ -231,29 +238,19 @@ class Service:
             open_in[threads[0]].learn_later()
         return stored
 
-    async def change(self, conversation_id: str, target: str, text: str | None, pinned: bool | None) -> None:
-        """Edit a record, trait or utterance; pin or unpin a record or trait."""
-        conversation = await self.known(conversation_id)
-
-        def changed() -> None:
-            if text is not None:
-                conversation.edit(target, text)
-            if pinned is not None:
-                conversation.pin(target, pinned)
-
-        await self.inside(conversation, changed)
-        self.unexplain(conversation_id)
-
-    async def forget(self, conversation_id: str, target: str) -> None:
-        """Forget a record, trait or utterance."""
-        conversation = await self.known(conversation_id)
-        await self.inside(conversation, lambda: conversation.forget(target))
-        self.unexplain(conversation_id)
+    async def change(self, whose: Known, target: str, change: Callable[[Conversation], None]) -> None:
+        """Change a record, trait or utterance, or raise a 404."""
+        if not await asyncio.to_thread(self.directory.has_memory, whose.key, target):
+            raise ApiError(404, f"no record, trait or utterance {target[:40]!r}", "memory_not_found")
+        conversation = await self.open(whose.id, "")
+        await self.inside(conversation, lambda: change(conversation))
+        self.unexplain(whose.id)
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation after its current turn."""
         async with self.lock(conversation_id):
-            conversation = await self.known(conversation_id)
+            await self.known(conversation_id)
+            conversation = await self.open(conversation_id, "")
             await self.inside(conversation, conversation.delete)
             for key in [key for key in self._open if key[0] == conversation_id]:
                 del self._open[key]

@@ -1,12 +1,13 @@
-"""The JSON shapes of records, traits, utterances and recalls, the same wherever they appear."""
+"""The JSON shapes of what is remembered, and the requests and responses of the memory API."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from ld_agent.types import Recalled
 
 
 class Shape(BaseModel):
@@ -61,17 +62,14 @@ class RecalledShape(RecordShape):
     overlap: list[str]
     terms: dict[str, float]
 
+    @model_validator(mode="before")
     @classmethod
-    def of(cls, hit: Any) -> Self:
-        return cls(
-            **RecordShape.of(hit.record).model_dump(),
-            s_sem=hit.s_sem,
-            s_top=hit.s_top,
-            decay=hit.decay,
-            score=hit.score,
-            overlap=list(hit.overlap),
-            terms=dict(hit.terms),
-        )
+    def _flat(cls, hit: Any) -> Any:
+        """What was recalled as one object, of its record and its numbers."""
+        if not isinstance(hit, Recalled):
+            return hit
+        numbers = {name: getattr(hit, name) for name in ("s_sem", "s_top", "decay", "score", "overlap", "terms")}
+        return RecordShape.of(hit.record).model_dump() | numbers
 
 
 MaybeId = Annotated[str | None, BeforeValidator(lambda given: given or None)]
@@ -99,5 +97,152 @@ class TraitShape(Shape):
     ended_by: MaybeId
 
 
-def rounded(values: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(value, 1) for name, value in values.items()}
+# ---- the memory API
+
+
+def _written(at: object) -> object:
+    """A time unchanged; a number is rejected, because pydantic would guess between seconds and milliseconds."""
+    if isinstance(at, int | float) or (isinstance(at, str) and at.strip().lstrip("+-").replace(".", "").isdigit()):
+        raise ValueError("give a time such as 2024-05-01T18:30:00+00:00")
+    return at
+
+
+When = Annotated[AwareDatetime, BeforeValidator(_written)]
+Text = Annotated[str, Field(min_length=1, max_length=200_000, pattern=r"\S")]
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"\S")]
+Thread = Annotated[str, Field(max_length=200, description="The thread's name; empty: the one without a name.")]
+
+
+class PersonShape(Shape):
+    id: str
+    sessions: int
+    utterances: int
+    records: int
+    traits: int
+    last_at: datetime | None
+
+
+class PeoplePage(BaseModel):
+    """``next``: give it as ``after`` for the next page; null: this is the last."""
+
+    people: list[PersonShape]
+    next: str | None
+
+
+class ThreadShape(Shape):
+    name: str
+    utterances: int
+    last_at: datetime
+
+
+class ThreadList(BaseModel):
+    threads: list[ThreadShape]
+
+
+class SessionShape(Shape):
+    number: int
+    thread: str
+    closed: bool
+    utterances: int
+    start: datetime
+    end: datetime
+
+
+class SessionPage(BaseModel):
+    """The latest first. ``next``: give it as ``before`` for the next page; null: this is the last."""
+
+    sessions: list[SessionShape]
+    next: int | None
+
+
+class SessionDetail(BaseModel):
+    number: int
+    utterances: list[UtteranceShape]
+    records: list[RecordShape]
+
+
+class RecordPage(BaseModel):
+    """In the order of storing. ``next``: give it as ``after`` for the next page; null: this is the last."""
+
+    records: list[RecordShape]
+    next: str | None
+
+
+class TraitList(BaseModel):
+    traits: list[TraitShape]
+
+
+class ChangeShape(Shape):
+    """What a person changed by hand; ``before`` is empty once its target was forgotten."""
+
+    target: str
+    action: str
+    at: datetime
+    before: str
+
+
+class ChangeList(BaseModel):
+    changes: list[ChangeShape]
+
+
+class RecallList(BaseModel):
+    """Best first; empty: no relevant memory."""
+
+    recalled: list[RecalledShape]
+
+
+class PromptRequest(BaseModel):
+    text: Text
+    thread: Thread = ""
+    speaker: Name | None = None
+    at: When | None = None
+
+
+class PromptShape(BaseModel):
+    """The prompt for a model of your own; store its reply with ``observe``, under the name ``agent``."""
+
+    messages: list[dict[str, str]]
+    agent: str
+    heard: UtteranceShape
+    recalled: list[RecalledShape]
+    traits: dict[str, list[str]]
+    notes: list[str]
+
+
+class Said(BaseModel):
+    """Something that was said. ``speaker``: null is the person, under the configured name.
+
+    ``channel``: how you received it; only the agent's replies count as said
+    in the chat.
+    """
+
+    text: Text
+    speaker: Name | None = None
+    at: When | None = None
+    thread: Thread = ""
+    channel: Literal["observe", "import", "tool", "document"] = "observe"
+
+
+class ObserveRequest(BaseModel):
+    utterances: Annotated[list[Said], Field(min_length=1, max_length=1000)]
+    end_session: bool = False
+
+
+class Observed(BaseModel):
+    utterances: list[UtteranceShape]
+
+
+class MemoryChange(BaseModel):
+    """What to change of a record, trait or utterance."""
+
+    text: Text | None = None
+    pinned: bool | None = None
+
+
+class Done(BaseModel):
+    done: bool = True
+
+
+class Imported(BaseModel):
+    person: str
+    counts: dict[str, int]

@@ -14,6 +14,14 @@ from ld_agent.agent import Agent
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.server.service import Service
 
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+NDJSON = {"Content-Type": "application/x-ndjson"}
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
 
 class Client(httpx.AsyncClient):
     """Talks with one served agent."""

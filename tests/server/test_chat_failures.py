@@ -3,46 +3,52 @@
 import asyncio
 import json
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from server_parts import Client, Served, events, turn
+from server_parts import IMAGE, NDJSON, WEATHER, Client, Served, events, text, turn
 
 from ld_agent.backbones.base import Request
-from ld_agent.errors import BackboneError, ReplyStopped
+from ld_agent.errors import BackboneError
 from ld_agent.server.history import Line
-from ld_agent.server.openai.asked import Answered, Asked
 from ld_agent.server.openai.chat import ChatMessage, ChatRequest
-from ld_agent.server.openai.reading import ToolRequest
-from ld_agent.server.openai.turns import RunningTurn, fingerprint
+from ld_agent.server.openai.reading import AgentRequest
+from ld_agent.server.openai.sending import RunningTurn
+from ld_agent.server.openai.turns import Answered, Asked
 from ld_agent.types import ReplyOptions
 
 pytestmark = pytest.mark.anyio
-
-IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
-WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 
 
 def image(address: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": address}}
 
 
-def text(words: str) -> dict[str, Any]:
-    return {"type": "text", "text": words}
+def away(request: Request) -> str:
+    raise BackboneError("the endpoint is away")
+
+
+def cut_short(left: threading.Event) -> Callable[[Request], str]:
+    """A reply that is still being generated when its client leaves."""
+
+    def generator(request: Request) -> str:
+        if left.is_set():
+            return "Well, bees are busy."
+        assert request.on_text is not None
+        request.on_text("Well, bees ")
+        assert left.wait(20)
+        request.on_text("are ")
+        raise AssertionError("nobody listens, and yet the reply continues")
+
+    return generator
 
 
 async def test_a_failed_model_loses_nothing_and_the_request_can_be_sent_again(served: Served):
-    failing = [True]
-
-    def generator(request: Request) -> str:
-        if failing[0]:
-            raise BackboneError("the endpoint is away")
-        return "Back again."
-
-    async with served({"generator": generator}) as client:
+    answers = [away, lambda request: "Back again."]
+    async with served({"generator": lambda request: answers.pop(0)(request)}) as client:
         response = await client.chat("I keep bees.")
         assert (response.status_code, response.json()["error"]["code"]) == (502, "model_failed")
-        failing[0] = False
         assert await turn(client, "I keep bees.") == "Back again."
         assert await client.said() == ["I keep bees.", "Back again."]
 
@@ -61,11 +67,8 @@ async def test_a_model_that_fails_in_a_stream(served: Served):
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
 async def test_what_fails_before_the_first_piece_of_a_stream_has_a_status(served: Served, path: str):
-    def generator(request: Request) -> str:
-        raise BackboneError("the endpoint is away")
-
     asked = {"messages": [{"role": "user", "content": "I keep bees."}]} if "chat" in path else {"input": "I keep bees."}
-    async with served({"generator": generator}) as client:
+    async with served({"generator": away}) as client:
         body = {"model": "default", "stream": True, **asked}
         response = await client.post(path, json=body, headers={"X-LD-Person": "ann", "X-LD-Thread": "t1"})
         assert (response.status_code, response.json()["error"]["code"]) == (502, "model_failed")
@@ -73,42 +76,6 @@ async def test_what_fails_before_the_first_piece_of_a_stream_has_a_status(served
         response = await client.post(path, json=body)
         assert response.status_code == 502
         assert "nothing was stored" in response.json()["error"]["message"]
-
-
-async def test_who_leaves_before_the_first_piece_ends_the_reply(served: Served):
-    left, ended = asyncio.Event(), threading.Event()
-
-    def generator(request: Request) -> str:
-        assert request.on_text is not None
-        try:
-            for _ in range(3000):
-                request.on_text("bees ")
-                ended.wait(0.005)
-        except ReplyStopped:
-            ended.set()
-            raise
-        raise AssertionError("nobody listens, and yet the reply continues")
-
-    async with served({"generator": generator}) as client:
-        app = client._transport.app
-        body = json.dumps(
-            {"model": "default", "user": "ann", "stream": True, "messages": [{"role": "user", "content": "Hi."}]}
-        )
-        sent = [{"type": "http.request", "body": body.encode(), "more_body": False}]
-        scope = {
-            "type": "http", "method": "POST", "path": "/v1/chat/completions", "query_string": b"", "http_version": "1.1",
-            "headers": [(b"content-type", b"application/json"), (b"host", b"localhost")], "client": ("127.0.0.1", 1),
-            "scheme": "http", "server": ("localhost", 80), "root_path": "", "asgi": {"version": "3.0"},
-        }  # fmt: skip
-
-        async def receive() -> dict[str, Any]:
-            return sent.pop() if sent else {"type": "http.disconnect"}
-
-        async def send(message: dict[str, Any]) -> None:
-            left.set()
-
-        await app(scope, receive, send)
-        assert await asyncio.to_thread(ended.wait, 20)
 
 
 async def test_nulls_are_defaults(client: Client):
@@ -126,44 +93,27 @@ async def test_an_unexpected_error_is_counted_as_such(client: Client):
 
 async def test_a_client_that_leaves_keeps_what_was_said(served: Served):
     left = threading.Event()
-
-    def generator(request: Request) -> str:
-        assert request.on_text is not None
-        request.on_text("Well, bees ")
-        assert left.wait(20)
-        request.on_text("are ")
-        raise AssertionError("nobody listens, and yet the reply continues")
-
-    async with served({"generator": generator}) as client:
-        answered = await abandoned(client, left, Asked("ann", "t1", (Line(False, "I keep bees."),), ReplyOptions()))
+    async with served({"generator": cut_short(left)}) as client:
+        asked = Asked("ann", "t1", (Line(False, "I keep bees."),), ReplyOptions(), "default", "1")
+        answered = await abandoned(client, left, asked)
         assert (answered.finish, answered.finish_reason) == ("interrupted", "stop")
         assert await client.said() == ["I keep bees.", "Well, bees are"]
         shown = (await client.get("/v1/memory/people/ann/sessions/1")).json()["utterances"]
         assert [u["interrupted"] for u in shown] == [False, True]
         assert 'Well, bees are <em class="dim">(interrupted)' in (await client.get("/people/ann/sessions/1")).text
         exported = (await client.get("/v1/memory/people/ann/export")).text
-        headers = {"Content-Type": "application/x-ndjson"}
-        assert (await client.post("/v1/memory/people/bob/import", content=exported, headers=headers)).status_code == 200
+        assert (await client.post("/v1/memory/people/bob/import", content=exported, headers=NDJSON)).status_code == 200
         assert (await client.get("/v1/memory/people/bob/export")).text.count('"interrupted": true') == 1
 
 
 @pytest.mark.parametrize("thread", ["t1", None])
 async def test_a_resent_request_after_a_lost_connection_gets_a_whole_reply(served: Served, thread: str | None):
     left = threading.Event()
-
-    def generator(request: Request) -> str:
-        if left.is_set():
-            return "Well, bees are busy."
-        assert request.on_text is not None
-        request.on_text("Well, bees ")
-        assert left.wait(20)
-        request.on_text("are ")
-        raise AssertionError("nobody listens, and yet the reply continues")
-
-    async with served({"generator": generator}) as client:
+    async with served({"generator": cut_short(left)}) as client:
         body = ChatRequest(model="default", messages=[ChatMessage(role="user", content="I keep bees.")])
-        keyed = {"key": "k1", "fingerprint": fingerprint(body.model_dump()), "id": "chatcmpl-1"}
-        await abandoned(client, left, Asked("ann", thread, (Line(False, "I keep bees."),), ReplyOptions(), **keyed))
+        keyed = {"key": "k1", "fingerprint": body.fingerprint}
+        lines = (Line(False, "I keep bees."),)
+        await abandoned(client, left, Asked("ann", thread, lines, ReplyOptions(), "default", "chatcmpl-1", **keyed))
         for _ in range(2):
             again = await client.chat("I keep bees.", thread=thread, headers={"Idempotency-Key": "k1"})
             assert again.json()["choices"][0]["message"]["content"] == "Well, bees are busy."
@@ -172,7 +122,7 @@ async def test_a_resent_request_after_a_lost_connection_gets_a_whole_reply(serve
 
 async def abandoned(client: Client, left: threading.Event, asked: Asked) -> Answered:
     """What becomes of a turn whose client leaves after the first piece."""
-    turn = RunningTurn.begin(client.service, asked)
+    turn = RunningTurn(client.service, asked)
     async for piece in turn.pieces():
         assert piece
         turn.leave()
@@ -180,45 +130,41 @@ async def abandoned(client: Client, left: threading.Event, asked: Asked) -> Answ
     return await turn.work
 
 
+def user(content: Any, **more: Any) -> dict[str, Any]:
+    return {"model": "default", "messages": [{"role": "user", "content": content}], **more}
+
+
 @pytest.mark.parametrize(
-    ("body", "status", "code"),
+    ("body", "status", "words"),
     [
         (b"{", 400, "invalid_json"),
         (b"\xff", 400, "invalid_json"),
         (b"[" * 10**5, 400, "invalid_json"),
         (b'{"model": "default", "messages": [{"role": "user", "content": "\\ud800"}]}', 400, "invalid_value"),
         ({"model": "default", "messages": []}, 400, "invalid_value"),
-        ({"model": "nope", "messages": [{"role": "user", "content": "x"}]}, 404, "model_not_found"),
-        ({"model": "default", "messages": [{"role": "user", "content": " "}]}, 400, "empty_message"),
-        ({"model": "default", "messages": [{"role": "assistant", "content": "x"}]}, 400, "invalid_messages"),
-        ({"model": "default", "n": 2, "messages": [{"role": "user", "content": "x"}]}, 400, "invalid_value"),
-        ({"model": "default", "messages": [{"role": "user", "content": "x"}] * 1001}, 413, "too_many_messages"),
-        ({"model": "default", "messages": [{"role": "user", "content": "x" * 3_000_000}]}, 413, "body_too_large"),
+        (user("x", model="nope"), 404, "model_not_found"),
+        (user(" "), 400, "empty_message"),
+        (user("x", n=2), 400, "invalid_value"),
+        ({"model": "default", "messages": user("x")["messages"] * 1001}, 413, "too_many_messages"),
+        (user("x" * 17_000_000), 413, "body_too_large"),
+        (user(7), 400, "messages.0.content: Input should be a valid string"),
+        ({"model": "default", "messages": [{"role": "assistant", "content": "Hi."}]}, 400, "no message of the user"),
+        (
+            {"model": "default", "messages": [{"role": "tool", "tool_call_id": "c1", "content": "12"}]},
+            400,
+            "no message of the user",
+        ),
+        (user([image("file:///etc/passwd")]), 400, "'file:///etc/passwd' is not passed on"),
+        (user([image("http://169.254.169.254/")]), 400, "give media as data: or https:"),
+        (user([{"type": "image_url", "image_url": "HTTP://x"}]), 400, "'HTTP://x' is not passed on"),
+        (user([{"type": "input_file", "file_url": "ftp://x"}]), 400, "'ftp://x' is not passed on"),
     ],
 )
-async def test_bad_bodies_get_one_clear_answer(client: Client, body: Any, status: int, code: str):
+async def test_bad_bodies_get_one_clear_answer(client: Client, body: Any, status: int, words: str):
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     response = await client.post("/v1/chat/completions", content=content, headers={"Content-Type": "application/json"})
-    assert (response.status_code, response.json()["error"]["code"]) == (status, code)
-
-
-@pytest.mark.parametrize(
-    ("messages", "words"),
-    [
-        ([{"role": "assistant", "content": "Hi."}], "no message of the user"),
-        ([{"role": "tool", "tool_call_id": "c1", "content": "12"}], "no message of the user"),
-        ([{"role": "user", "content": [image("file:///etc/passwd")]}], "'file:///etc/passwd' is not passed on"),
-        ([{"role": "user", "content": [image("http://169.254.169.254/")]}], "give media as data: or https:"),
-        (
-            [{"role": "user", "content": [{"type": "image_url", "image_url": "HTTP://x"}]}],
-            "'HTTP://x' is not passed on",
-        ),
-        ([{"role": "user", "content": [{"type": "input_file", "file_url": "ftp://x"}]}], "'ftp://x' is not passed on"),
-    ],
-)
-async def test_what_cannot_be_answered_is_refused(client: Client, messages: list[Any], words: str):
-    response = await client.post("/v1/chat/completions", json={"model": "default", "messages": messages})
-    assert (response.status_code, words in response.text) == (400, True)
+    error = response.json()["error"]
+    assert (response.status_code, words in f"{error['code']} {error['message']}") == (status, True), error
 
 
 @pytest.mark.parametrize("part", [{"type": "hologram"}, {"type": "tool_result", "content": "12 C"}, {"text": "Hi"}])
@@ -253,7 +199,7 @@ async def test_only_the_clients_own_tools_are_taken(client: Client):
         response = await client.post(f"/v1/{path}", json=given | {"tools": tools})
         assert (response.status_code, "tools[1]: type 'mcp'" in response.text) == (400, True)
     flat = {"type": "custom", "name": "sql", "description": "Runs a query."}
-    assert ToolRequest(tools=[flat]).of_tools == {
+    assert AgentRequest(model="default", tools=[flat]).of_tools == {
         "tools": [{"type": "custom", "custom": {"name": "sql", "description": "Runs a query."}}]
     }
 
@@ -269,15 +215,6 @@ async def test_items_that_say_nothing_are_skipped_and_others_named(client: Clien
     unknown = [{"type": "computer_call", "id": "c_1"}, hello]
     response = await client.post("/v1/responses", json={"model": "default", "input": unknown})
     assert (response.status_code, "an item of type 'computer_call'" in response.text) == (400, True)
-
-
-async def test_what_is_wrong_is_named_by_its_place(client: Client):
-    asked = {"model": "default", "messages": [{"role": "user", "content": 7}]}
-    response = await client.post("/v1/chat/completions", json=asked)
-    error = response.json()["error"]
-    assert (response.status_code, error["param"].startswith("messages.0.content")) == (400, True)
-    assert error["message"].startswith("messages.0.content")
-    assert "Input should be a valid string" in error["message"]
 
 
 async def test_a_wrong_content_type(client: Client):
@@ -320,14 +257,21 @@ async def test_what_is_pending_is_learned_after_a_restart(served: Served):
         assert [trait.text for trait, _ in traits] == ["I keep bees."]
 
 
-async def test_metrics_count_requests_and_tokens_without_names(served: Served):
+async def test_metrics_count_requests_tokens_and_costs_without_names(served: Served):
     async with served({"generator": "How nice."}) as client:
-        await turn(client, "I keep bees.", person="ann")
+        await turn(client, "I keep bees.", thread=None)
+        client.service.agent.conversation("ann").traits()  # learned by now
         await client.get("/v1/memory/people/ann")
         shown = (await client.get("/metrics")).text
-    assert 'ld_agent_requests_total{method="POST",route="/v1/chat/completions",status="200"} 1' in shown
-    assert 'ld_agent_request_seconds_count{route="/v1/chat/completions"} 1' in shown
-    assert 'ld_agent_reply_tokens_total{kind="completion"} 2' in shown
+    for name, labels, value in (
+        ("requests_total", 'method="POST",route="/v1/chat/completions",status="200"', 1),
+        ("request_seconds_count", 'route="/v1/chat/completions"', 1),
+        ("reply_tokens_total", 'kind="completion"', 2),
+        ("model_calls_total", 'module="generator"', 1),
+        ("model_calls_total", 'module="extractor"', 2),  # both utterances
+        ("model_tokens_total", 'module="generator",kind="completion"', 2),
+    ):
+        assert f"ld_agent_{name}{{{labels}}} {value}\n" in shown
     assert "ann" not in shown
 
 
@@ -337,7 +281,6 @@ async def test_replaced_turns_are_exported_and_imported_as_history(served: Serve
             await turn(client, "I keep bees.", headers={"X-LD-History": "whole"})
         exported = (await client.get("/v1/memory/people/ann/export")).text
         assert exported.count('"replaced": true') == 1
-        headers = {"Content-Type": "application/x-ndjson"}
-        done = await client.post("/v1/memory/people/bob/import", content=exported, headers=headers)
+        done = await client.post("/v1/memory/people/bob/import", content=exported, headers=NDJSON)
         assert done.json()["counts"]["utterances"] == 2
         assert await client.said("bob") == ["I keep bees.", "Second try."]

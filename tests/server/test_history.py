@@ -19,25 +19,17 @@ def lines(text: str) -> list[Line]:
         ("", "u:Hi a:Hello u:Bees", Comparison(0, 0, tuple(lines("u:Hi a:Hello")))),  # a chat begun elsewhere
         ("u:Hi a:Hello u:Bees a:Nice", "u:Hi a:Hello u:Goats", Comparison(2, 2)),  # edited
         ("u:Hi a:Hello u:Bees a:Nice", "u:Hi a:Hello u:Bees", Comparison(3, 1, answer_again=True)),  # regenerated
-        (
-            "u:Hi a:Hello u:Bees",
-            "u:Hi a:Hello u:Bees",
-            Comparison(3, 0, answer_again=True),
-        ),  # sent again after a failure
+        ("u:Hi a:Hello u:Bees", "u:Hi a:Hello u:Bees", Comparison(3, 0, answer_again=True)),  # again, after a failure
         (
             "u:Hi a:Hello u:Bees a:Nice u:Why a:So",
             "u:Bees a:Nice u:Why a:So u:Ah",
             Comparison(6, 0),
-        ),  # cut from the front
+        ),  # without its front
         ("u:Hi a:Hello", "u:Hi a:Bye u:Bees", Comparison(1, 1, tuple(lines("a:Bye")))),  # the agent's line was edited
         ("u:Hi a:Hello", "u:Other a:Chat u:Bees", Comparison(2, 0)),  # nothing in common: nothing is touched
         ("u:Hi a:Hello,there", "u:Hi a:Hello u:Bees", Comparison(2, 0)),  # an interrupted reply was seen in part
         ("u: a:Hello u:Bees a:", "u:Joao a:Hello u:Bees a:Nice u:Ah", Comparison(4, 0)),  # two lines were forgotten
-        (
-            "u: a:Hello",
-            "u:Other a:Chat u:Bees",
-            Comparison(2, 0),
-        ),  # a line that may have been anything is nothing in common
+        ("u: a:Hello", "u:Other a:Chat u:Bees", Comparison(2, 0)),  # a forgotten line alone is nothing in common
         ("u:Hi a:Hello u:Hi a:Again", "u:Hi a:Again u:Bees", Comparison(4, 0)),  # said twice: the latest place counts
     ],
 )
@@ -65,12 +57,7 @@ def test_a_reply_in_two_messages_may_be_stored_as_one(stored: str):
 
 @pytest.mark.parametrize(("name", "replaced"), [("maya", 2), ("~ MAYA", 2), ("", 2), ("Omar", 0)])
 def test_a_name_is_the_same_however_it_is_written(name: str, replaced: int):
-    stored = [
-        Line(False, "Hi", "Maya"),
-        Line(True, "Hello", "Sam"),
-        Line(False, "Bees", "Maya"),
-        Line(True, "Nice", "Sam"),
-    ]
+    stored = [Line(n % 2 == 1, text, "Maya Sam".split()[n % 2]) for n, text in enumerate("Hi Hello Bees Nice".split())]
     sent = [Line(False, "Hi", name), Line(True, "Hello"), Line(False, "Goats", name)]
     assert compare(stored, sent, whole=False) == Comparison(4 - replaced, replaced)
 

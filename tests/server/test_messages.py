@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
 import httpx
 import pytest
 from agent_parts import confessed
+from backbones.stage import Call, Stage, fails, says, sends, streams
 from openai import AsyncOpenAI
-from server_parts import Client, Served, events
+from server_parts import IMAGE, WEATHER, Client, Served, events, text
 
 from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.endpoint import EndpointBackbone
@@ -19,14 +19,8 @@ from ld_agent.passed import Passed
 
 pytestmark = pytest.mark.anyio
 
-IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 FILE = {"type": "file", "file": {"filename": "tides.pdf", "file_data": "data:application/pdf;base64,AAAA"}}
-WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"town": "Turku"}'}}
-
-
-def text(words: str) -> dict[str, Any]:
-    return {"type": "text", "text": words}
 
 
 async def sent(client: Client, messages: list[Any], **more: Any) -> Any:
@@ -200,64 +194,39 @@ def test_images_without_words_stay_with_their_messages():
 # ---- before an endpoint
 
 
-class Endpoint(ThreadingHTTPServer):
-    """Calls the weather, then says what the last message says; the bodies it got are in ``bodies``."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Call)
-        self.bodies: list[dict[str, Any]] = []
-        self.refuses: Callable[[dict[str, Any]], str] = lambda body: ""
-
-
-class Call(BaseHTTPRequestHandler):
-    server: Endpoint
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.bodies.append(body)
-        if error := self.server.refuses(body):
-            return self.answer(400, "application/json", json.dumps({"error": {"message": error}}))
-        last, made = body["messages"][-1], body.get("tools") and body["messages"][-1]["role"] != "tool"
-        message = {"content": None, "tool_calls": [CALL]} if made else {"content": f"It is {last['content']}."}
-        choice: dict[str, Any] = {"index": 0, "finish_reason": "tool_calls" if made else "stop"}
-        if not body.get("stream"):
-            choices = [choice | {"message": {"role": "assistant", **message}}]
-            return self.answer(200, "application/json", json.dumps({"choices": choices}))
-        pieces = [{"content": message["content"]}]
-        if made:
-            function = CALL["function"]
-            halves = [{**function, "arguments": '{"town"'}, {"arguments": ': "Turku"}'}]
-            first = {"index": 0, "id": "c1", "type": "function", "function": halves[0]}
-            pieces = [{"tool_calls": [first]}, {"tool_calls": [{"index": 0, "function": halves[1]}]}]
-        chunks = [{"choices": [{"index": 0, "delta": piece}]} for piece in pieces]
-        chunks.append({"choices": [choice | {"delta": {}}]})
-        return self.answer(
-            200, "text/event-stream", "".join(f"data: {json.dumps(c)}\n\n" for c in chunks) + "data: [DONE]\n\n"
-        )
-
-    def answer(self, status: int, kind: str, text: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def log_message(self, *_: Any) -> None:
-        pass
+def weather(call: Call) -> None:
+    """Call the weather, then say what the last message says."""
+    last, streamed = call.body["messages"][-1], call.body.get("stream")
+    if not call.body.get("tools") or last["role"] == "tool":
+        said = f"It is {last['content']}."
+        (streams(said) if streamed else says(said))(call)
+    elif streamed:
+        halves = [
+            CALL | {"function": {"name": "weather", "arguments": '{"town"'}},
+            {"function": {"arguments": ': "Turku"}'}},
+        ]
+        deltas = [{"tool_calls": [{"index": 0, **half}]} for half in halves]
+        choices = [{"index": 0, "delta": delta} for delta in deltas]
+        choices.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
+        chunks = [f"data: {json.dumps({'choices': [choice]})}\n\n" for choice in choices]
+        sends("".join(chunks) + "data: [DONE]\n\n", "text/event-stream")(call)
+    else:
+        message = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+        sends(json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}))(call)
 
 
 @pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-endpoint-0123456789")
-    with Endpoint() as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+    with Stage() as stage:
+        stage.plays = [weather]
+        Thread(target=stage.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        yield stage
+        stage.shutdown()
 
 
 @pytest.fixture
-def reached(endpoint: Endpoint, served: Served) -> Iterator[Callable[[Client], AsyncOpenAI]]:
+def reached(endpoint: Stage, served: Served) -> Iterator[Callable[[Client], AsyncOpenAI]]:
     """Let the served agent's replies come from the endpoint, and talk with it through OpenAI's client."""
     backbone = EndpointBackbone("m", base_url=f"http://127.0.0.1:{endpoint.server_port}/v1")
 
@@ -279,7 +248,7 @@ def reached(endpoint: Endpoint, served: Served) -> Iterator[Callable[[Client], A
     backbone.close()
 
 
-async def test_images_reach_an_endpoint_untouched_in_every_turn(served: Served, endpoint: Endpoint, reached: Any):
+async def test_images_reach_an_endpoint_untouched_in_every_turn(served: Served, endpoint: Stage, reached: Any):
     async with served({"extractor": confessed}) as client:
         openai = reached(client)
         chat: list[Any] = [{"role": "user", "content": [text("My boat."), IMAGE, FILE]}]
@@ -305,13 +274,14 @@ async def test_images_reach_an_endpoint_untouched_in_every_turn(served: Served, 
 
 
 async def test_an_endpoint_that_refuses_images_or_tools_answers_without_and_a_note_says_so(
-    served: Served, endpoint: Endpoint, reached: Any
+    served: Served, endpoint: Stage, reached: Any
 ):
-    def refuses(body: dict[str, Any]) -> str:
-        lists = any(isinstance(m["content"], list) for m in body["messages"])
-        return "image_url is not supported by this model" if lists else "no tool use here" if "tools" in body else ""
+    def refuse(call: Call) -> None:
+        lists = any(isinstance(m["content"], list) for m in call.body["messages"])
+        error = "image_url is not supported by this model" if lists else "no tool use here"
+        (fails(400, {"message": error}) if lists or "tools" in call.body else weather)(call)
 
-    endpoint.refuses = refuses
+    endpoint.plays = [refuse]
     async with served() as client:
         reached(client)
         answer = await sent(client, [{"role": "user", "content": [text("My boat."), IMAGE]}], tools=[WEATHER])
@@ -324,7 +294,7 @@ async def test_an_endpoint_that_refuses_images_or_tools_answers_without_and_a_no
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_tool_call_comes_back_and_its_result_is_answered(
-    served: Served, endpoint: Endpoint, reached: Any, stream: bool
+    served: Served, endpoint: Stage, reached: Any, stream: bool
 ):
     async with served() as client:
         openai = reached(client)
@@ -353,7 +323,7 @@ async def test_a_tool_call_comes_back_and_its_result_is_answered(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_response_calls_a_tool_and_is_continued(served: Served, endpoint: Endpoint, reached: Any, stream: bool):
+async def test_a_response_calls_a_tool_and_is_continued(served: Served, endpoint: Stage, reached: Any, stream: bool):
     tool = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
     async with served() as client:
         openai = reached(client)

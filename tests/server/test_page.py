@@ -135,16 +135,6 @@ async def test_a_trait_says_when_it_ended_and_by_which_words(client: Client):
     assert "until" not in (await client.get("/people/ann/traits")).text
 
 
-async def test_costs_by_module(served: Served):
-    async with served({"generator": "How nice."}) as client:
-        await client.chat("I keep bees.", thread=None)
-        client.service.agent.conversation("ann").traits()  # learned by now
-        shown = (await client.get("/metrics")).text
-        assert 'ld_agent_model_calls_total{module="generator"} 1' in shown
-        assert 'ld_agent_model_calls_total{module="extractor"} 2' in shown  # both utterances
-        assert 'ld_agent_model_tokens_total{module="generator",kind="completion"} 2' in shown
-
-
 async def test_a_browser_is_shown_errors_as_a_page(client: Client):
     await remembered(client)
     browser = {"Accept": "text/html,*/*"}

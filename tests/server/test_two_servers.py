@@ -5,15 +5,25 @@ import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 import yaml
+from agent_parts import START
 from backbones.stage import Call, Stage, says, streams
 from cli_commands import light_config
+from server_parts import Served
 from server_process import ServerProcess
 
-pytest.importorskip("psycopg")
+from ld_agent.backbones.base import Request
+from ld_agent.errors import BackboneError, ConversationBusyError, StoreError
+from ld_agent.running.turnstile import Turnstile
+from ld_agent.storage.served import Directory
+
+psycopg = pytest.importorskip("psycopg")
+from ld_agent.storage.postgres.store import PostgresStore  # noqa: E402
+
 TRAITS = {"generator": "How nice.", "extractor": "NO_TRAIT", "summarizer": "Ann talked about her bees."}
 KEPT = "Nobody may lose this."
 
@@ -74,17 +84,10 @@ def test_one_is_killed_in_a_turn_and_the_other_continues(tmp_path: Path, new_dat
 
 
 def test_what_a_server_left_pending_is_done_by_one_that_is_free(new_database: Callable[[], str]) -> None:
-    from datetime import UTC, datetime
-
-    from ld_agent.errors import ConversationBusyError
-    from ld_agent.running.turnstile import Turnstile
-    from ld_agent.storage.postgres.store import PostgresStore
-    from ld_agent.storage.served import Directory
-
-    address, at = new_database(), datetime(2024, 5, 1, tzinfo=UTC)
+    address = new_database()
     one, other = PostgresStore(address), PostgresStore(address)
     key = one.open_conversation("ann", "Sam").key
-    one.append(key, "Ann", "Hello.", at, 3600, lambda: at)
+    one.append(key, "Ann", "Hello.", START, 3600, lambda: START)
     doors = [Turnstile("conversation 'ann'", True, store.turn_lock(key)) for store in (one, other)]
     came: list[str] = []
 
@@ -109,10 +112,6 @@ def test_what_a_server_left_pending_is_done_by_one_that_is_free(new_database: Ca
 
 
 def test_a_store_that_closes_lets_go_of_a_turn_it_had_queued_for(new_database: Callable[[], str]) -> None:
-    import psycopg
-
-    from ld_agent.storage.postgres.store import PostgresStore
-
     address = new_database()
     one, other = PostgresStore(address), PostgresStore(address)
     key = one.open_conversation("ann", "Sam").key
@@ -129,3 +128,36 @@ def test_a_store_that_closes_lets_go_of_a_turn_it_had_queued_for(new_database: C
     assert locks[1].acquire(waits=True)
     locks[1].release()
     other.close()
+
+
+def test_a_full_disk_of_the_database_is_named(new_database: Callable[[], str]) -> None:
+    store = PostgresStore(new_database())
+    with pytest.raises(StoreError, match="the server's disk is full; free some space and try again"):
+        store.db.execute("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '53100'; END $$")
+    store.close()
+
+
+@pytest.mark.anyio
+async def test_a_server_with_a_slow_clock_answers_what_a_fast_one_heard(
+    served: Served, new_database: Callable[[], str]
+) -> None:
+    address = new_database()
+
+    def fails(request: Request) -> str:
+        raise BackboneError("the model is away")
+
+    def clock(client: object, at: datetime) -> None:
+        client.service.agent.resources.clock.at = at  # type: ignore[attr-defined]
+
+    async with served({"generator": fails}, **{"store.path": address}) as ahead:
+        clock(ahead, START + timedelta(minutes=10))
+        assert (await ahead.chat("Hello.")).status_code >= 500
+        assert await ahead.said() == ["Hello."]
+        async with served({"generator": "How nice."}, **{"store.path": address}) as behind:
+            clock(behind, START)
+            assert (await behind.chat("Hello.")).status_code == 200
+            assert (await behind.chat("Hello.", "How nice.", "And now?")).status_code == 200
+            assert await behind.said() == ["Hello.", "How nice.", "And now?", "How nice."]
+            key = behind.service.agent.store.find_conversation("ann").key
+            times = [u.at for u in behind.service.agent.store.utterances(key)]
+            assert times == sorted(times)

@@ -3,55 +3,34 @@ agent remembers."""
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from ld_agent.server.errors import ERRORS, ApiError, as_api_error
+from ld_agent.server.errors import ERRORS, ApiError
 from ld_agent.server.history import is_task
-from ld_agent.server.identity import HEADERS, MEMORY_HEADER, ChatCaller, addressed
-from ld_agent.server.openai.asked import Answered, Asked
-from ld_agent.server.openai.handing_out import handed_out
-from ld_agent.server.openai.reading import ChatMessage, ToolRequest, read_chat
-from ld_agent.server.openai.turns import RunningTurn, explained, fingerprint, new_id, options
+from ld_agent.server.identity import HEADERS, MEMORY_HEADER, ChatCaller
+from ld_agent.server.openai.reading import AgentRequest, ChatMessage, IdempotencyKey, read_chat
+from ld_agent.server.openai.sending import event, sent
+from ld_agent.server.openai.turns import Answered, Asked, new_id
 from ld_agent.server.service import Service
-
-SEED = Field(ge=1 - 2**53, le=2**53 - 1, description="Of the sampling. Default: another one for each request.")
-IdempotencyKey = Annotated[
-    str | None,
-    Header(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=200,
-        description="A repeated request gets the same answer and is stored once.",
-    ),
-]
 
 
 class StreamOptions(BaseModel):
     include_usage: bool | None = None
 
 
-class ChatRequest(ToolRequest):
+class ChatRequest(AgentRequest):
     """The fields of OpenAI's protocol that are used here; others are ignored."""
 
-    model: str
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
-    stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
     max_completion_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
-    temperature: Annotated[float | None, Field(ge=0, le=2)] = None
-    top_p: Annotated[float | None, Field(gt=0, le=1)] = None
-    seed: Annotated[int | None, SEED] = None
     n: Annotated[int | None, Field(ge=1, le=1)] = None
-    user: str | None = None
-    safety_identifier: str | None = None
-    metadata: dict[str, str] | None = None
 
 
 class Usage(BaseModel):
@@ -94,6 +73,7 @@ class ModelList(BaseModel):
     data: list[ModelCard]
 
 
+DONE = "data: [DONE]\n\n"
 router = APIRouter(tags=["chat"], responses=ERRORS)
 
 
@@ -107,8 +87,7 @@ async def models(request: Request, caller: ChatCaller) -> ModelList:
 @router.get("/v1/models/{model}")
 async def model(request: Request, caller: ChatCaller, model: str) -> ModelCard:
     """One agent."""
-    service: Service = request.app.state.service
-    check_model(service, model)
+    check_model(request, model)
     return ModelCard(id=model, created=request.app.state.started)
 
 
@@ -128,47 +107,37 @@ async def chat_completions(
     nothing is remembered, and the header `X-LD-Memory` says so. A thread is named by `X-LD-Thread`, `X-OpenWebUI-Chat-Id`
     or `metadata.thread`.
     """
-    service: Service = request.app.state.service
-    check_model(service, body.model)
-    whom = addressed(request, body.user or body.safety_identifier, body.metadata)
+    check_model(request, body.model)
+    whom = body.addressed(request)
     chat = read_chat([m.model_dump(exclude_unset=True) for m in body.messages], body.of_tools)
     task = is_task(chat.lines, chat.instructions, bool(body.stream))
-    most = body.max_completion_tokens or body.max_tokens
     asked = Asked(
         None if whom.person is None or task else caller.conversation_id(whom.person),
         whom.thread,
         chat.lines,
-        options(most, body.temperature, body.top_p, body.seed, chat.instructions, chat.passed),
-        whom.whole,
-        whom.name,
-        idempotency_key,
-        fingerprint(body.model_dump()),
-        task,
+        body.options(body.max_completion_tokens or body.max_tokens, chat.instructions, chat.passed),
+        body.model,
         new_id("chatcmpl-"),
-        model=body.model,
+        whole=whom.whole,
+        name=whom.name,
+        key=idempotency_key,
+        fingerprint=body.fingerprint,
+        task=task,
     )
     with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
-
-    def events(turn: RunningTurn) -> AsyncIterator[str]:
-        return stream(turn, asked, with_usage)
-
-    return await handed_out(
-        request, service, asked, lambda answered: _completion(asked, answered), events if body.stream else None
-    )
+    events = ChatEvents(asked, with_usage) if body.stream else None
+    return await sent(request, asked, lambda answered: _completion(asked, answered), events)
 
 
-def check_model(service: Service, name: str) -> None:
-    """Check that a model is served.
-
-    Raises:
-        ApiError: 404.
-    """
-    if name not in service.agents:
-        shown, there = name if len(name) <= 60 else name[:60] + "…", ", ".join(map(repr, service.agents))
+def check_model(request: Request, name: str) -> None:
+    """Refuse a model that is not served."""
+    names = request.app.state.service.agents
+    if name not in names:
+        shown, there = name if len(name) <= 60 else name[:60] + "…", ", ".join(map(repr, names))
         raise ApiError(404, f"no model {shown!r}; this server has {there}", "model_not_found", "model")
 
 
-def usage(answered: Answered) -> Usage:
+def _usage(answered: Answered) -> Usage:
     prompt, completion = answered.prompt_tokens, answered.completion_tokens
     return Usage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion)
 
@@ -181,47 +150,36 @@ def _completion(asked: Asked, answered: Answered) -> dict[str, Any]:
         created=int(time.time()),
         model=asked.model,
         choices=[Choice(message=message, finish_reason=answered.finish_reason)],
-        usage=usage(answered),
-        ld_agent=explained(answered),
+        usage=_usage(answered),
+        ld_agent=answered.explained,
     ).model_dump(exclude_none=True)
 
 
-async def stream(turn: RunningTurn, asked: Asked, with_usage: bool) -> AsyncIterator[str]:
-    """The reply as server-sent events, with comments to keep an idle connection alive."""
-    head: dict[str, Any] = {
-        "id": asked.id,
-        "object": "chat.completion.chunk",
-        "created": int(time.time()),
-        "model": asked.model,
-    }
-    head |= {"usage": None} if with_usage else {}  # of every chunk but the last
+class ChatEvents:
+    """A completion as a stream of chunks."""
 
-    def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> str:
-        return event(head | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]} | more)
+    def __init__(self, asked: Asked, with_usage: bool) -> None:
+        now, self._with_usage = int(time.time()), with_usage
+        self._head = {"id": asked.id, "object": "chat.completion.chunk", "created": now, "model": asked.model}
+        self._head |= {"usage": None} if with_usage else {}  # of every chunk but the last
 
-    said = ""
-    try:
-        yield chunk({"role": "assistant", "content": ""})
-        async for piece in turn.pieces():
-            if piece is None:
-                yield ": waiting\n\n"
-            else:
-                said += piece
-                yield chunk({"content": piece})
-        answered = await turn.work
-        if answered.text.startswith(said) and answered.text != said:
-            yield chunk({"content": answered.text[len(said) :]})
+    def _chunk(self, delta: dict[str, Any], finish: str | None = None, **more: Any) -> str:
+        return event(self._head | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]} | more)
+
+    def begin(self) -> Iterator[str]:
+        yield self._chunk({"role": "assistant", "content": ""})
+
+    def piece(self, text: str) -> Iterator[str]:
+        yield self._chunk({"content": text})
+
+    def end(self, answered: Answered) -> Iterator[str]:
         if answered.calls:
-            yield chunk({"tool_calls": [{"index": n, **call} for n, call in enumerate(answered.calls)]})
-        yield chunk({}, answered.finish_reason, ld_agent=explained(answered))
-        if with_usage:
-            yield event(head | {"choices": [], "usage": usage(answered).model_dump()})
-    except Exception as exc:
-        yield event(as_api_error(exc).body)
-    finally:
-        turn.leave()
-    yield "data: [DONE]\n\n"
+            yield self._chunk({"tool_calls": [{"index": n, **call} for n, call in enumerate(answered.calls)]})
+        yield self._chunk({}, answered.finish_reason, ld_agent=answered.explained)
+        if self._with_usage:
+            yield event(self._head | {"choices": [], "usage": _usage(answered).model_dump()})
+        yield DONE
 
-
-def event(value: dict[str, Any]) -> str:
-    return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
+    def failed(self, error: ApiError) -> Iterator[str]:
+        yield event(error.body)
+        yield DONE

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Annotated, Any, Literal
 
+from fastapi import Header, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from ld_agent.backbones.client_message import ClientMessage, client_messages
@@ -15,8 +18,8 @@ from ld_agent.errors import InputError
 from ld_agent.passed import Aside, Passed
 from ld_agent.server.errors import ApiError
 from ld_agent.server.history import Line
-from ld_agent.server.limits import MOST
-from ld_agent.types import checked_name
+from ld_agent.server.identity import Addressed, addressed, usable_name
+from ld_agent.types import ReplyOptions
 
 MESSAGES = 1000
 """Maximum number of messages in a request."""
@@ -24,6 +27,18 @@ LONGEST = 1_000_000
 """Maximum number of characters of a message's text."""
 Text = Annotated[str, Field(max_length=LONGEST)]
 Content = Text | list[dict[str, Any]]
+SEED = Field(ge=1 - 2**53, le=2**53 - 1, description="Of the sampling. Default: another one for each request.")
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        description="A repeated request gets the same answer and is stored once.",
+    ),
+]
+MOST = 2 * 2**20
+"""Maximum number of characters of all texts."""
 TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
 KINDS_OF_TOOLS = ("function", "custom")
 SCHEMES = ("data:", "https:")
@@ -39,28 +54,44 @@ class ChatMessage(BaseModel):
     name: Annotated[str | None, Field(description="Who says this, where several people talk.")] = None
 
 
-class ToolRequest(BaseModel):
-    """What a request says of the client's own tools, for a model that calls them."""
+class AgentRequest(BaseModel):
+    """The fields that both protocols share, and what they say of the reply."""
 
+    model: str
+    stream: bool | None = None
+    temperature: Annotated[float | None, Field(ge=0, le=2)] = None
+    top_p: Annotated[float | None, Field(gt=0, le=1)] = None
+    seed: Annotated[int | None, SEED] = None
+    user: str | None = None
+    safety_identifier: str | None = None
+    metadata: dict[str, str] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
 
+    def addressed(self, request: Request) -> Addressed:
+        return addressed(request, self.user or self.safety_identifier, self.metadata)
+
+    def options(self, most: int | None, instructions: str, passed: Passed) -> ReplyOptions:
+        """What a request wants of its reply. Without a seed each draws its own, so that a regenerated reply differs."""
+        seed = secrets.randbits(31) if self.seed is None else self.seed
+        return ReplyOptions(most, self.temperature, self.top_p, seed, instructions, passed)
+
+    @property
+    def fingerprint(self) -> str:
+        """What distinguishes requests with the same Idempotency-Key."""
+        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()
+
     @property
     def of_tools(self) -> dict[str, Any]:
-        """The parameters for chat completions, where a tool has an object of its own.
-
-        Raises:
-            ApiError: a tool that the client does not run itself.
-        """
+        """The parameters for chat completions, where a tool has an object of its own; only of tools that the client runs."""
         given = {name: getattr(self, name) for name in TOOLS if getattr(self, name) is not None}
         if not self.tools:
             return {}
         for number, tool in enumerate(self.tools):
             if (kind := tool.get("type", "function")) not in KINDS_OF_TOOLS:
-                text = (
-                    f"tools[{number}]: type {str(kind)[:40]!r} is not supported; give tools of type function or custom"
-                )
+                kind = str(kind)[:40]
+                text = f"tools[{number}]: type {kind!r} is not supported; give tools of type function or custom"
                 raise ApiError(400, text, "unsupported_tool", "tools")
         given["tools"] = [_nested(tool) for tool in self.tools]
         if isinstance(self.tool_choice, dict):
@@ -94,20 +125,16 @@ class Chat:
 def read_chat(
     given: Sequence[Mapping[str, Any]], of_tools: Mapping[str, Any], where: str = "messages", *, continues: bool = False
 ) -> Chat:
-    """Read a request's messages or items.
+    """Read a request's messages or items, or refuse them.
 
     Args:
         of_tools: parameters for the model's call.
         where: the field that holds them, for errors.
         continues: the request may consist of tools' results alone.
-
-    Raises:
-        ApiError: too many or too long, a message or an address that cannot be read, none of a person, or an empty last one.
     """
     if len(given) > MESSAGES:
-        raise ApiError(
-            413, f"{len(given)} messages; send at most {MESSAGES}, the latest ones", "too_many_messages", where
-        )
+        text = f"{len(given)} messages; send at most {MESSAGES}, the latest ones"
+        raise ApiError(413, text, "too_many_messages", where)
     try:
         messages = client_messages(given, where)
     except InputError as exc:
@@ -125,16 +152,14 @@ def read_chat(
     media = tuple((m.text, m.media) for m in lines if m.media)
     while lines and lines[-1].role == "assistant":  # only a tool's results follow what the agent said
         lines.pop()
-    said = tuple(Line(m.role == "assistant", m.text, "" if m.role == "assistant" else _name(m)) for m in lines)
+    said = tuple(
+        Line(m.role == "assistant", m.text, "" if m.role == "assistant" else usable_name(m.name)) for m in lines
+    )
     return Chat(said, instructions, Passed(media, of_tools, asides, "\n".join(m.text for m in begun)))
 
 
 def _check(messages: Sequence[ClientMessage], where: str) -> None:
-    """Check what the parts of messages hold.
-
-    Raises:
-        ApiError: a text that is too long, or media at an address that is not passed on.
-    """
+    """Refuse a text that is too long, and media at an address that is not passed on."""
     if any(len(m.text) > LONGEST for m in messages) or sum(len(m.text) for m in messages) > MOST:
         text = f"the text is too long; send at most {LONGEST} characters a message, and {MOST} in all"
         raise ApiError(413, text, "text_too_long", where)
@@ -172,10 +197,3 @@ def _asides(talk: Sequence[ClientMessage]) -> tuple[Aside, ...]:
         elif message.role == "tool" or message.calls:
             asides.append(Aside(after, message.name, message.text if message.role == "tool" else "", message.wire))
     return tuple(asides)
-
-
-def _name(message: ClientMessage) -> str:
-    """Who a message is by; "" for no usable name."""
-    with suppress(InputError):
-        return checked_name(message.name)
-    return ""

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from ld_agent.server.errors import ERRORS, ApiError, as_api_error
-from ld_agent.server.identity import HEADERS, MEMORY_HEADER, Caller, ChatCaller, addressed, checked_id
-from ld_agent.server.openai.asked import CUT_OFF, Answered, Asked
-from ld_agent.server.openai.chat import SEED, IdempotencyKey, check_model
-from ld_agent.server.openai.handing_out import handed_out
-from ld_agent.server.openai.reading import Content, Text, ToolRequest, read_chat
-from ld_agent.server.openai.turns import RunningTurn, explained, fingerprint, new_id, options
+from ld_agent.server.errors import ERRORS, ApiError
+from ld_agent.server.identity import HEADERS, MEMORY_HEADER, Caller, ChatCaller, checked_id
+from ld_agent.server.openai.chat import check_model
+from ld_agent.server.openai.reading import AgentRequest, Content, IdempotencyKey, Text, read_chat
+from ld_agent.server.openai.sending import event, sent
+from ld_agent.server.openai.turns import CUT_OFF, Answered, Asked, new_id
 from ld_agent.server.service import Service
 from ld_agent.types import ReplyOptions
 
@@ -39,22 +37,14 @@ class ConversationRef(BaseModel):
     id: ResponseId
 
 
-class ResponseRequest(ToolRequest):
+class ResponseRequest(AgentRequest):
     """The fields of OpenAI's protocol that are used here; others are ignored."""
 
-    model: str
     input: Text | Annotated[list[InputItem], Field(min_length=1)]
     instructions: Text | None = None
     previous_response_id: ResponseId | None = None
     conversation: ResponseId | ConversationRef | None = None
-    stream: bool | None = None
     max_output_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
-    temperature: Annotated[float | None, Field(ge=0, le=2)] = None
-    top_p: Annotated[float | None, Field(gt=0, le=1)] = None
-    seed: Annotated[int | None, SEED] = None
-    user: str | None = None
-    safety_identifier: str | None = None
-    metadata: dict[str, str] | None = None
 
 
 class ResponseBody(BaseModel):
@@ -97,16 +87,10 @@ async def respond(
 
     Without either a new thread begins, which the id of the answer continues. Without a person nothing is remembered.
     """
-    service: Service = request.app.state.service
-    check_model(service, body.model)
-    asked = await _asked(request, service, body, caller, idempotency_key)
-
-    def events(turn: RunningTurn) -> AsyncIterator[str]:
-        return _events(turn, body, asked)
-
-    return await handed_out(
-        request, service, asked, lambda answered: _body(body, asked, answered), events if body.stream else None
-    )
+    check_model(request, body.model)
+    asked = await _asked(request, body, caller, idempotency_key)
+    events = ResponseEvents(body, asked) if body.stream else None
+    return await sent(request, asked, lambda answered: _body(body, asked, answered), events)
 
 
 @router.get("/{response_id}")
@@ -114,18 +98,16 @@ async def retrieve(request: Request, caller: ChatCaller, response_id: str) -> Re
     """Return an answer of the last month by its id."""
     service: Service = request.app.state.service
     conversation, answer = await _owned_answer(service, caller, response_id)
-    stored = await service.stored(conversation)
+    stored = await service.known(conversation)
     text = await asyncio.to_thread(service.answers.text, stored.key, answer)
     answered = Answered(answer.id, text, answer.finish, answer.prompt_tokens, answer.completion_tokens, repeated=True)
-    asked = Asked(conversation, answer.thread, (), ReplyOptions(), id=answer.id)
+    asked = Asked(stored.id, answer.thread, (), ReplyOptions(), service.model, answer.id)
     body = ResponseRequest(model=service.model, input="")
     return ResponseBody.model_validate(_body(body, asked, answered) | {"created_at": int(answer.at.timestamp())})
 
 
-async def _asked(
-    request: Request, service: Service, body: ResponseRequest, caller: Caller, idempotency_key: str | None
-) -> Asked:
-    whom = addressed(request, body.user or body.safety_identifier, body.metadata)
+async def _asked(request: Request, body: ResponseRequest, caller: Caller, idempotency_key: str | None) -> Asked:
+    whom = body.addressed(request)
     conversation = None if whom.person is None else caller.conversation_id(whom.person)
     answer_id = new_id("resp_")
     thread = whom.thread
@@ -135,7 +117,7 @@ async def _asked(
         ref = body.conversation
         thread = checked_id(ref if isinstance(ref, str) else ref.id, "thread")
     elif body.previous_response_id is not None:
-        of_answer, answer = await _owned_answer(service, caller, body.previous_response_id)
+        of_answer, answer = await _owned_answer(request.app.state.service, caller, body.previous_response_id)
         if conversation not in (None, of_answer):
             raise ApiError(404, f"no response {body.previous_response_id!r} of this person", "response_not_found")
         conversation, thread = of_answer, answer.thread
@@ -147,15 +129,13 @@ async def _asked(
         conversation,
         answer_id if thread is None else thread,
         chat.lines,
-        options(body.max_output_tokens, body.temperature, body.top_p, body.seed, instructions, chat.passed),
-        False,
-        whom.name,
-        idempotency_key,
-        fingerprint(body.model_dump()),
-        False,
-        answer_id,
-        conversation is not None,
+        body.options(body.max_output_tokens, instructions, chat.passed),
         body.model,
+        answer_id,
+        name=whom.name,
+        key=idempotency_key,
+        fingerprint=body.fingerprint,
+        kept=conversation is not None,
     )
 
 
@@ -179,23 +159,14 @@ def _part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": []}
 
 
-def _calls(answered: Answered) -> list[dict[str, Any]]:
-    """The calls of an answer as items of responses."""
-    return [
-        {
-            "id": f"fc_{call['id']}",
-            "type": "function_call",
-            "status": "completed",
-            "call_id": call["id"],
-            **call["function"],
-        }
-        for call in answered.calls
-    ]
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    identity = {"id": f"fc_{call['id']}", "type": "function_call", "status": "completed", "call_id": call["id"]}
+    return {**identity, **call["function"]}
 
 
 def _output(answered: Answered) -> list[dict[str, Any]]:
     said = [_message(answered.id, answered.text)] if answered.text or not answered.calls else []
-    return [*said, *_calls(answered)]
+    return [*said, *map(_call, answered.calls)]
 
 
 def _body(body: ResponseRequest, asked: Asked, answered: Answered | None) -> dict[str, Any]:
@@ -226,73 +197,57 @@ def _body(body: ResponseRequest, asked: Asked, answered: Answered | None) -> dic
         incomplete_details={"reason": "max_output_tokens"} if cut else None,
         temperature=body.temperature,
         top_p=body.top_p,
-        ld_agent=None if answered is None else explained(answered),
+        ld_agent=answered and answered.explained,
     ).model_dump()
 
 
-class _Events:
-    """The named and numbered server-sent events of one response."""
+class ResponseEvents:
+    """A response as a stream of named and numbered events."""
 
-    def __init__(self, asked: Asked) -> None:
-        self._id, self._number, self._said, self._begun = asked.id, -1, "", False
+    def __init__(self, body: ResponseRequest, asked: Asked) -> None:
+        self._body, self._asked, self._number, self._begun = body, asked, -1, False
         item = _message(asked.id, "")["id"]
         self._place: dict[str, Any] = {"item_id": item, "output_index": 0, "content_index": 0}
 
-    def event(self, kind: str, **values: Any) -> str:
+    def _event(self, kind: str, **values: Any) -> str:
         self._number += 1
-        data = {"type": kind, "sequence_number": self._number} | values
-        return f"event: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+        return f"event: {kind}\n" + event({"type": kind, "sequence_number": self._number} | values)
+
+    def begin(self) -> Iterator[str]:
+        begun = _body(self._body, self._asked, None)
+        yield self._event("response.created", response=begun)
+        yield self._event("response.in_progress", response=begun)
 
     def piece(self, text: str) -> Iterator[str]:
         """The next piece of the message, which begins with its first."""
         if not self._begun:
             self._begun = True
-            yield self.event("response.output_item.added", output_index=0, item=_message(self._id, "", "in_progress"))
-            yield self.event("response.content_part.added", **self._place, part=_part(""))
+            item = _message(self._asked.id, "", "in_progress")
+            yield self._event("response.output_item.added", output_index=0, item=item)
+            yield self._event("response.content_part.added", **self._place, part=_part(""))
         if text:
-            self._said += text
-            yield self.event("response.output_text.delta", **self._place, delta=text, logprobs=[])
+            yield self._event("response.output_text.delta", **self._place, delta=text, logprobs=[])
 
-    def items(self, answered: Answered) -> Iterator[str]:
-        """What is left of the answer: the end of its message, then calls."""
+    def end(self, answered: Answered) -> Iterator[str]:
+        """The end of the message, then calls."""
         text = answered.text
         if text or not answered.calls:
-            yield from self.piece(text[len(self._said) :] if text.startswith(self._said) else "")
+            yield from self.piece("")
         if self._begun:
-            yield self.event("response.output_text.done", **self._place, text=text, logprobs=[])
-            yield self.event("response.content_part.done", **self._place, part=_part(text))
-            yield self.event("response.output_item.done", output_index=0, item=_message(self._id, text))
-        for index, call in enumerate(_calls(answered), int(self._begun)):
-            place = {"item_id": call["id"], "output_index": index}
+            yield self._event("response.output_text.done", **self._place, text=text, logprobs=[])
+            yield self._event("response.content_part.done", **self._place, part=_part(text))
+            yield self._event("response.output_item.done", output_index=0, item=_message(self._asked.id, text))
+        for index, call in enumerate(map(_call, answered.calls), int(self._begun)):
+            place, arguments = {"item_id": call["id"], "output_index": index}, call["arguments"]
             begun = call | {"arguments": "", "status": "in_progress"}
-            yield self.event("response.output_item.added", output_index=index, item=begun)
-            yield self.event("response.function_call_arguments.delta", **place, delta=call["arguments"])
-            yield self.event(
-                "response.function_call_arguments.done", **place, name=call["name"], arguments=call["arguments"]
-            )
-            yield self.event("response.output_item.done", output_index=index, item=call)
+            yield self._event("response.output_item.added", output_index=index, item=begun)
+            yield self._event("response.function_call_arguments.delta", **place, delta=arguments)
+            done = {"name": call["name"], "arguments": arguments}
+            yield self._event("response.function_call_arguments.done", **place, **done)
+            yield self._event("response.output_item.done", output_index=index, item=call)
+        response = _body(self._body, self._asked, answered)
+        kind = "incomplete" if response["status"] == "incomplete" else "completed"
+        yield self._event(f"response.{kind}", response=response)
 
-
-async def _events(turn: RunningTurn, body: ResponseRequest, asked: Asked) -> AsyncIterator[str]:
-    """The response while it is generated."""
-    events, begun = _Events(asked), _body(body, asked, None)
-    try:
-        yield events.event("response.created", response=begun)
-        yield events.event("response.in_progress", response=begun)
-        async for piece in turn.pieces():
-            if piece is None:
-                yield ": waiting\n\n"
-            for event in events.piece(piece) if piece else ():
-                yield event
-        answered = await turn.work
-        for event in events.items(answered):
-            yield event
-        done = _body(body, asked, answered)
-        yield events.event(
-            "response.incomplete" if done["status"] == "incomplete" else "response.completed", response=done
-        )
-    except Exception as exc:
-        error = as_api_error(exc)
-        yield events.event("error", message=error.message, code=error.code, param=error.param)
-    finally:
-        turn.leave()
+    def failed(self, error: ApiError) -> Iterator[str]:
+        yield self._event("error", message=error.message, code=error.code, param=error.param)

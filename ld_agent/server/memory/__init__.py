@@ -1,1 +1,0 @@
-"""The routes under /v1/memory: what is known of a person. Knows no prompt."""

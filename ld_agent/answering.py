@@ -30,7 +30,7 @@ from ld_agent.modules.situation import Prompted, Situation
 from ld_agent.modules.summarizer import whole_sentences
 from ld_agent.steps import Steps
 from ld_agent.text import SENTENCE_END, stems_of
-from ld_agent.types import Recalled, ReplyOptions, Utterance
+from ld_agent.types import SAID, Recalled, ReplyOptions, Utterance
 
 Hear = Callable[[str], None]
 Passage = Sequence[Utterance]
@@ -255,7 +255,9 @@ class Answering:
             order = worths(situation.heard, situation.agent, traits, self.encode, reading).argsort()[::-1]
             traits = [traits[n] for n in order[:TRAITS_READ]]
         said, known = situation.passages, [tuple(traits)] if traits else []
-        return Evidence(check, situation, [*said[: self.passages], *known], said[self.passages :])
+        further = [_lines(passage) for passage in said[self.passages :]]
+        further += [[("", one.record.text)] for one in situation.recalled if one.record.channel not in SAID]
+        return Evidence(check, situation, [*said[: self.passages], *known], further)
 
     def _said_by_user(self, situation: Situation) -> list[Utterance]:
         """The lines the user said in the chat that bear on the question, best first: quotes and traits (without ids).
@@ -285,13 +287,13 @@ class Evidence:
 
     Attributes:
         passages: what was said, most relevant first, then traits; the reader reads them.
-        further: less relevant ones, which may support what a model found elsewhere in its prompt.
+        further: what else may support what a model found in its prompt: less relevant passages, and memories of documents.
     """
 
     check: StatementCheck
     situation: Situation
     passages: Sequence[Passage]
-    further: Sequence[Passage] = ()
+    further: Sequence[Lines] = ()
 
     @property
     def lines(self) -> list[Lines]:
@@ -304,7 +306,7 @@ class Evidence:
 
     def support(self, answer: str) -> bool:
         """Whether an answer says something that some passage, if there is any, supports."""
-        passages = (*self.lines, *map(_lines, self.further))
+        passages = (*self.lines, *self.further)
         if not passages:
             return bool(answer) and not says_unknown(answer, self.situation.language.reading)
         return any(self._supported([(lines, answer) for lines in passages], ANSWERED))

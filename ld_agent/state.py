@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from ld_agent.checks.kept import over, telling, true_traits
 from ld_agent.checks.learned import StatementCheck
-from ld_agent.checks.statements import speaks_of_self
+from ld_agent.checks.statements import sentences_of, speaks_of_self
 from ld_agent.errors import InputError, StoreError
 from ld_agent.languages import AUTO, detected, language
-from ld_agent.memory.persona_bank import Holds, PersonaBank
+from ld_agent.memory.persona_bank import NOTHING_LATER, PersonaBank, less_trusted
 from ld_agent.memory.running import recalled_lines
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.enabled import EnabledViews, Remembered, attempted
@@ -38,7 +38,6 @@ BEFORE = 2
 """Lines before an utterance that are read with it."""
 LEARNED_AT_ONCE = 8
 """Imported lines whose traits are extracted before somebody who waits for a reply is let in."""
-NOTHING_LATER: Mapping[str, Trait] = {}
 CONCERNED = 6
 """A speaker's traits that an utterance may end: those nearest to it."""
 
@@ -218,9 +217,15 @@ class Relation:
         claims = [(told, f"{said.speaker}: {trait.text}") for trait in known] if told else []
         ended = [known[n] for n in over(check, claims)]
         true = true_traits(check, lines, traits, self.models.language.reading, ends=bool(ended))
-        pairs = [(trait, later) for trait in true for later in near if later.at > said.at and later.source != said.id]
+        newer = [
+            t for t in near if t.last_at > said.at and t.source != said.id and not less_trusted(t.channel, said.channel)
+        ]
+        pairs = (
+            [(trait, later) for trait in true for later in newer] if self.resources.config.personas.reconcile else []
+        )
         claims = [([(said.speaker, later.text)], f"{said.speaker}: {trait}") for trait, later in pairs]
-        return true, ended, dict(pairs[n] for n in over(check, claims))
+        by_start = sorted((pairs[n] for n in over(check, claims)), key=lambda pair: pair[1].holds_from or pair[1].at)
+        return true, ended, dict(reversed(by_start))
 
     def _merge(
         self,
@@ -239,12 +244,9 @@ class Relation:
                 self.bank.drop_mirror()
             for trait in ended:
                 self.bank.end(trait.id, learned[-1][0].at, learned[-1][0].id)
-            holds = {(u.id, text): self._held(u, text, over_by.get(text)) for u, texts in learned for text in texts}
-            self.bank.merge(learned, holds)
-
-    def _held(self, said: Utterance, text: str, over_by: Trait | None) -> Holds:
-        begins, until = held(text, said.local_at, self.models.language.reading)
-        return begins, until if over_by is None else min(filter(None, (until, over_by.holds_from or over_by.at)))
+            reading = self.models.language.reading
+            holds = {(u.id, text): held(text, u.local_at, reading) for u, texts in learned for text in texts}
+            self.bank.merge(learned, holds, over_by)
 
     def _before(self, said: Utterance) -> list[tuple[str, str]]:
         """What was said right before an utterance in its session."""
@@ -255,7 +257,8 @@ class Relation:
 
     def _may_have_traits(self, said: Utterance) -> bool:
         """Whether an utterance may give its speaker traits: "Your son Jakob is four!" gives the agent no son."""
-        return said.speaker != self.agent_name or speaks_of_self(said.text, self.models.language.reading)
+        reading = self.models.language.reading
+        return said.speaker != self.agent_name or any(speaks_of_self(s, reading) for s in sentences_of(said.text))
 
     def _told(self, said: Utterance) -> str:
         """What an utterance tells; "" for a stock phrase."""

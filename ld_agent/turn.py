@@ -211,7 +211,8 @@ class Turn:
         """What was said in the recalled sessions and in the running one, compared with the utterance to answer."""
         relation, resources = self.relation, self.relation.resources
         recalled, encode, reading = self.remembered.recalled, relation.encoder.encode, relation.models.language.reading
-        ids = sources_of(recalled)
+        here = {u.id for u in running}
+        ids = [i for i in sources_of(recalled) if i not in here]
         said = in_time_order(ids, resources.store.utterances_by_id(relation.key, ids)) if ids else []
         stored = relation.views.said_vectors(recalled) if said else {}
         all_said = [*said, *running]

@@ -128,6 +128,13 @@ def test_what_the_agent_says_of_others_is_none_of_its_traits_unless_as_published
     assert [trait.text for trait in talk.persona(talk.agent_name)] == kept
 
 
+def test_what_the_agent_says_of_itself_is_its_trait_also_before_a_question(scene: Scene):
+    talk = scene.agent({"extractor": "I adopted a dog."}).conversation("maya", at=START)
+    talk.observe("That is great! I adopted a dog last year. Do you have pets?", talk.agent_name, START)
+    talk.resume()
+    assert [trait.text for trait in talk.persona(talk.agent_name)] == ["I adopted a dog."]
+
+
 def test_whether_something_is_so_is_answered_with_the_words_that_decide_it(scene: Scene):
     modules = {"generator": {"grounded": True}, "reader": {"passages": 3}}
     agent = scene.agent({**SCRIPT, "generator": "No, you've got a parrot."}, modules=modules, checks=CHECKED)

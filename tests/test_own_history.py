@@ -208,6 +208,9 @@ def test_what_is_older_never_overrules_what_is_newer(scene: Scene) -> None:
     learn(agent)
     assert [t.text for t in agent.conversation("ann").persona("Ann")] == ["I moved to Oslo."]
     assert {t.text for t in talk.persona("Ann", as_of=START - 300 * DAY)} == {"I moved to Bergen."}
+    traits = {t.text: t for t in agent.conversation("ann").traits(history=True)}
+    assert traits["I live in Rome."].superseded_by == traits["I moved to Bergen."].id
+    assert traits["I moved to Bergen."].superseded_by == traits["I moved to Oslo."].id
 
 
 def test_a_memory_that_is_rewritten_takes_in_nothing_older(scene: Scene) -> None:

@@ -16,7 +16,7 @@ from ld_agent.checks.learned import ASKED, ENDED, LASTING, SUPPORTED, Lines, Pai
 from ld_agent.checks.statements import ASKS, speaks_of_self
 from ld_agent.languages.reading import Reading
 from ld_agent.prompts import as_name
-from ld_agent.text import SENTENCE_END, stems_listed, stems_of
+from ld_agent.text import SENTENCE_END, stems_listed, stems_of, words_of
 
 TRUE, SAID, TAKEN = 0.7, 0.5, 0.9
 """Least probability that what a model worded is true, what was said so, and what a model made of the words of a sentence."""
@@ -32,6 +32,8 @@ ASKS_FOR, ASKS_UNMARKED = 0.5, 0.95
 """Least probabilities that an utterance asks for what was told before: with a question mark, and without."""
 BEFORE = 2
 """Lines before each one that a sentence of a summary is read against with it: the check is surest of few lines."""
+NEAREST = 8
+"""Lines, those with most of a sentence's words, that it is read against."""
 OWN_WORDS = 60
 """Words of an event that quotes, beyond which no further line is quoted."""
 FEWEST, MOST = 3, 30
@@ -176,7 +178,9 @@ def ending(check: StatementCheck, told: Sequence[tuple[str, str]], alike: NDArra
         for old in range(new)
         if told[old][0] == speaker and alike[old, new] >= ALIKE
     ]
-    return {pairs[n][1] for n in over(check, [([told[new]], f"{told[old][0]}: {told[old][1]}") for old, new in pairs])}
+    stated = [telling([line], line[0]) for line in told]  # a question ends nothing
+    pairs = [(old, new) for old, new in pairs if stated[new]]
+    return {pairs[n][1] for n in over(check, [(stated[new], f"{told[old][0]}: {told[old][1]}") for old, new in pairs])}
 
 
 def true_event(check: StatementCheck, lines: Lines, summary: str, agent: str) -> Kept:
@@ -195,9 +199,14 @@ def true_event(check: StatementCheck, lines: Lines, summary: str, agent: str) ->
 
 def supports(check: StatementCheck, lines: Lines, statements: Sequence[str]) -> list[bool]:
     """Whether one of the lines, with those before it, supports or literally says each statement, which names its person."""
-    parts, said = [lines[max(n - BEFORE, 0) : n + 1] for n in range(len(lines))], {text for _, text in lines}
-    found = check.probabilities([(part, statement) for statement in statements for part in parts])[:, SUPPORTED]
-    best = found.reshape(len(statements), len(parts)).max(axis=1, initial=0.0)
+    words, said = [set(words_of(f"{who} {text}")) for who, text in lines], {text for _, text in lines}
+    pairs: list[tuple[int, Pair]] = []
+    for place, statement in enumerate(statements):
+        of_statement = set(words_of(statement))
+        nearest = sorted(range(len(lines)), key=lambda n: -len(of_statement & words[n]))[:NEAREST]
+        pairs += [(place, (lines[max(n - BEFORE, 0) : n + 1], statement)) for n in nearest]
+    best = np.zeros(len(statements))
+    np.maximum.at(best, [n for n, _ in pairs], check.probabilities([pair for _, pair in pairs])[:, SUPPORTED])
     return [statement in said or bool(true >= TRUE) for statement, true in zip(statements, best, strict=True)]
 
 

@@ -169,7 +169,7 @@ class ReaderSection(ModuleSection):
     Attributes:
         passages: maximum number of passages to read for the answer to a question about the past; 0: the generator
             answers alone.
-        asked: ``first``, before the generator; or ``on_denial``, when the generator says that it does not know, which suits
+        asked: ``first``, before the generator; or ``on_denial``, when no passage supports the generator's answer, which suits
             generators that overlook less than the reader.
     """
 

@@ -30,6 +30,7 @@ Holds = tuple[datetime | None, datetime | None]
 """From when and until when a trait holds; None: not said."""
 OPEN: Holds = (None, None)
 NO_HOLDS: Mapping[tuple[str, str], Holds] = {}
+NOTHING_LATER: Mapping[str, Trait] = {}
 ENCODED_AT_ONCE = 256
 """Number of traits encoded before they are stored, so that an interrupted run keeps its work."""
 
@@ -116,12 +117,16 @@ class PersonaBank:
                     self._add(speaker, text, at, source="")
 
     def merge(
-        self, extracted: Sequence[tuple[Utterance, Sequence[str]]], holds: Mapping[tuple[str, str], Holds] = NO_HOLDS
+        self,
+        extracted: Sequence[tuple[Utterance, Sequence[str]]],
+        holds: Mapping[tuple[str, str], Holds] = NO_HOLDS,
+        over_by: Mapping[str, Trait] = NOTHING_LATER,
     ) -> None:
         """Merge the traits found in utterances atomically, each utterance once.
 
         Args:
             holds: when traits hold, by utterance id and text, where that was said.
+            over_by: the later traits that end new ones, which were said before them and are taken in after them, by text.
         """
         self._encoder.encode([text for _, texts in extracted for text in texts])  # one batch; `_add` meets the cache
         with self._mirrored():
@@ -129,7 +134,8 @@ class PersonaBank:
                 if self._shelf.mark_extracted(utterance.id):
                     for text in texts:
                         when = holds.get((utterance.id, text), OPEN)
-                        self._add(utterance.speaker, text, utterance.at, utterance.id, utterance.channel, when)
+                        later = over_by.get(text)
+                        self._add(utterance.speaker, text, utterance.at, utterance.id, utterance.channel, when, later)
 
     def end(self, trait_id: str, at: datetime, by: str) -> bool:
         """Note that a trait holds only until a time, which may be to come; atomic.
@@ -144,7 +150,7 @@ class PersonaBank:
             for row, trait in enumerate(bank.traits):
                 if trait.id == trait_id and trait.active and not trait.pinned:
                     said = self._store.utterances_by_id(self._key, [by]).get(by)
-                    if said is None or _less_trusted(said.channel, trait.channel):
+                    if said is None or less_trusted(said.channel, trait.channel):
                         return False
                     with self._mirrored():
                         self._update(bank, row, _ended(trait, at, by))
@@ -167,7 +173,14 @@ class PersonaBank:
         return self._banks[speaker]
 
     def _add(
-        self, speaker: str, text: str, at: datetime, source: str, channel: str = "chat", holds: Holds = OPEN
+        self,
+        speaker: str,
+        text: str,
+        at: datetime,
+        source: str,
+        channel: str = "chat",
+        holds: Holds = OPEN,
+        over_by: Trait | None = None,
     ) -> None:
         vector, bank = self._encoder.encode([text])[0], self._bank(speaker)
         least = self._settings.merge_similarity
@@ -176,7 +189,7 @@ class PersonaBank:
         doubted = [  # by a document, and now said by the person
             row
             for _, row in same
-            if (t := bank.traits[row]).last_at <= at and not t.pinned and _less_trusted(t.channel, channel)
+            if (t := bank.traits[row]).last_at <= at and not t.pinned and less_trusted(t.channel, channel)
         ]
         same = [one for one in same if one[1] not in doubted]
         if same:
@@ -190,6 +203,9 @@ class PersonaBank:
         if same or begins or until:
             held = replace(trait, holds_from=begins or trait.holds_from, holds_until=until or trait.holds_until)
             self._update(bank, row, held)
+        if over_by is not None and not same:
+            ended = _ended(bank.traits[row], over_by.holds_from or over_by.at, over_by.source)
+            self._update(bank, row, replace(ended, superseded_by=over_by.id))
         for row in doubted:
             self._update(bank, row, replace(_ended(bank.traits[row], begins or at, source), superseded_by=trait.id))
 
@@ -355,6 +371,6 @@ def _ended(trait: Trait, at: datetime, by: str) -> Trait:
     return replace(trait, holds_until=min(trait.holds_until or at, at), ended_by=by)
 
 
-def _less_trusted(channel: str, other: str) -> bool:
+def less_trusted(channel: str, other: str) -> bool:
     """Text from a document supersedes nothing said in the chat."""
     return channel != other and least_trusted((channel, other)) == channel

@@ -52,16 +52,21 @@ def checked(
         when: years and months of the dialogue, which may be named.
     """
     names = list(dict.fromkeys(speaker for speaker, _ in lines if speaker))
-    sentences = [sentence for sentence in SENTENCE_END.split(text) if sentence.strip()]
-    statements, last = list[str](), about
-    for sentence in sentences:
+    stated = _statements(text, names, about, alone=alone)
+    true = _supported([statement for _, statement in stated], lines, names, reading, check, when)
+    kept = [sentence for (sentence, _), good in zip(stated, true, strict=True) if good]
+    return Checked(" ".join(kept), len(stated) - len(kept))
+
+
+def _statements(text: str, names: Sequence[str], about: str, *, alone: bool = False) -> list[tuple[str, str]]:
+    """The sentences of a text, each with the statement in it, which names its person; "": it is not wanted."""
+    stated, last = list[tuple[str, str]](), about
+    for sentence in filter(str.strip, SENTENCE_END.split(text)):
         named = [name for name in names if occurs(name, sentence)]
         last = about or last if not named else named[0] if len(named) == 1 else ""
         of_others = alone and named and about not in named
-        statements.append("" if of_others else sentence if named or not last else f"{last}: {sentence}")
-    true = _supported(statements, lines, names, reading, check, when)
-    kept = [sentence for sentence, good in zip(sentences, true, strict=True) if good]
-    return Checked(" ".join(kept), len(sentences) - len(kept))
+        stated.append((sentence, "" if of_others else sentence if named or not last else f"{last}: {sentence}"))
+    return stated
 
 
 def checked_facts(
@@ -72,12 +77,14 @@ def checked_facts(
     Returns:
         the facts that are left, by speaker, and how many were dropped.
     """
-    kept = {
-        speaker: [one.text for fact in of_one if (one := checked(fact, lines, reading, check, speaker)).text]
-        for speaker, of_one in facts.items()
-    }
-    left = {speaker: of_one for speaker, of_one in kept.items() if of_one}
-    return left, sum(map(len, facts.values())) - sum(map(len, left.values()))
+    names = list(dict.fromkeys(speaker for speaker, _ in lines if speaker))
+    stated = [(who, *one) for who, of_one in facts.items() for fact in of_one for one in _statements(fact, names, who)]
+    true = _supported([statement for _, _, statement in stated], lines, names, reading, check)
+    left: Facts = {}
+    for (speaker, sentence, _), good in zip(stated, true, strict=True):
+        if good:
+            left.setdefault(speaker, []).append(sentence)
+    return left, true.count(False)
 
 
 def dropped_in(count: int) -> dict[str, int]:

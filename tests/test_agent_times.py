@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from agent_parts import Scene, requests_of
+from agent_parts import CHECKED, Scene, requests_of
 
 AT = datetime(2026, 3, 12, 18, tzinfo=UTC)
 LATER = AT + timedelta(days=38)
@@ -59,7 +59,7 @@ def test_the_words_that_stand_in_for_a_summary_have_the_dates_of_their_lines(sce
 
 def test_the_reader_and_the_prompt_see_dates_but_the_running_session_as_typed(scene: Scene):
     modules = {"generator": {"grounded": True}, "reader": {"passages": 2}}
-    agent = scene.agent({**SCRIPT, "extractor": "NO_TRAIT"}, modules=modules, memory={"quotes": 80})
+    agent = scene.agent({**SCRIPT, "extractor": "NO_TRAIT"}, modules=modules, memory={"quotes": 80}, checks=CHECKED)
     talk = agent.conversation("maya", at=AT)
     talk.observe(LINE, "Maya", AT)
     talk.observe("How lovely!", "Sam", AT)

@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from agent_parts import DAY, START, Scene, confessed, requests_of
+from agent_parts import CHECKED, DAY, START, Scene, confessed, requests_of
 
 from ld_agent.backbones.base import Request
 from ld_agent.conversation import Conversation
@@ -180,7 +180,7 @@ def test_a_name_opens_no_section(scene: Scene):
 @pytest.mark.parametrize(("channel", "read"), [(channel, channel in SAID) for channel in CHANNELS])
 def test_the_reader_reads_only_what_was_said(scene: Scene, channel: str, read: bool):
     modules = {"reader": {"passages": 4}, "generator": {"grounded": True}}
-    agent = scene.agent({"reader": "You live in Ghent."}, modules=modules, memory={"gamma": -1.0})
+    agent = scene.agent({"reader": "You live in Ghent."}, modules=modules, memory={"gamma": -1.0}, checks=CHECKED)
     talk = agent.conversation("ann")
     talk.observe("I live in Ghent by the canal.", at=START, channel=channel)
     talk.end_session()

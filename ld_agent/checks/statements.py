@@ -36,12 +36,12 @@ def only_asks(text: str, reading: Reading) -> bool:
 
 
 def asks_for_facts(text: str, reading: Reading) -> bool:
-    """Whether an utterance asks about something else than the hearer: "Is the sea salty?".
+    """Whether an utterance asks about something else than the hearer alone: "Is the sea salty?", "Do you recall my name?".
 
     The same question has the same answer, however often it is asked.
     """
-    you = reading.pattern("second_person")
-    return any(asks(sentence) and not you.search(sentence) for sentence in sentences_of(text))
+    me, you = map(reading.pattern, ("first_person", "second_person"))
+    return any(asks(one) and (me.search(one) or not you.search(one)) for one in sentences_of(text))
 
 
 def stated(lines: Sequence[tuple[str, str]], reading: Reading) -> list[tuple[str, str]]:

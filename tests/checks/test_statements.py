@@ -45,7 +45,10 @@ def test_only_questions_that_tell_nothing_only_ask():
     assert not only_asks("", READING)
 
 
-@pytest.mark.parametrize(("text", "facts"), [("Is the sea salty?", True), ("How are you?", False), ("It is.", False)])
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [("Is the sea salty?", True), ("How are you?", False), ("Do you know where I work?", True), ("It is.", False)],
+)
 def test_a_question_about_something_else_than_the_hearer_asks_for_facts(text: str, facts: bool):
     assert asks_for_facts(text, READING) is facts
 

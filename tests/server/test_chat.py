@@ -86,10 +86,9 @@ async def test_max_tokens_temperature_and_seed_reach_the_model(client: Client):
 
 
 async def test_max_tokens_bound_an_answer_that_was_checked_too(served: Served):
-    generator = {"grounded": True}
-    async with served(
-        {"generator": "Your dog is Rex."}, modules={"generator": generator, "reader": {"passages": 4}}
-    ) as client:
+    modules = {"generator": {"grounded": True}, "reader": {"passages": 4}}
+    checks = {"adapter": "shipped:adapters/check"}
+    async with served({"generator": "Your dog is Rex."}, modules=modules, checks=checks) as client:
         for thread, streamed in (("t1", False), ("t2", True)):
             answer = await client.chat("What is my dog called?", thread=thread, max_tokens=3, stream=streamed)
             if streamed:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
-from agent_parts import Scene
+from agent_parts import CHECKED, Scene
 from cli_commands import EXECUTABLE, environment, light_config
 from mcp import Client, MCPError, StdioServerParameters
 
@@ -64,12 +64,12 @@ def corrupted(request: Request) -> str:
 
 
 async def test_what_is_remembered_keeps_its_words(scene: Scene):
-    agent = scene.agent({"summarizer": corrupted, "extractor": corrupted})
+    agent = scene.agent({"summarizer": corrupted, "extractor": corrupted}, checks=CHECKED)
     async with Client(memory_server(agent, "ann")) as client:
         await called(client, "remember", text="I keep forty bee hives in Ghent.")
         [best] = await called(client, "recall", query="How many hives are there?")
         assert best["text"] == "User: I keep forty bee hives in Ghent."
-        assert (await called(client, "about"))["traits"] == []
+        assert [t["text"] for t in (await called(client, "about"))["traits"]] == ["I keep forty bee hives in Ghent."]
         agent.conversation("ann", thread="chat").observe("My hives are in Antwerp, all forty.")
         running, *_ = await called(client, "recall", query="Where are the hives?")
         assert running["text"] == "User: My hives are in Antwerp, all forty."

@@ -16,7 +16,8 @@ from ld_agent.config import Config
 from ld_agent.datasets.exports import Export, Message, format_of, read
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.running.history import Imported, People, plan, store_history
-from ld_agent.storage.opening import existing_store, is_address, open_store, shown
+from ld_agent.storage.address import is_address, shown
+from ld_agent.storage.opening import existing_store, open_store
 from ld_agent.terminal import bars
 from ld_agent.types import checked_name, name_key
 

@@ -164,8 +164,8 @@ def import_command(
       ld-agent memory import "WhatsApp Chat - Ann.zip" --store me.db --conversation maya --me Maya --dry-run
     """
     from ld_agent.cli.history import import_history, is_own
+    from ld_agent.storage.address import shown
     from ld_agent.storage.exchange import import_into
-    from ld_agent.storage.opening import shown
 
     if not source.exists():
         raise InputError(f"no file {source}; give an export of `ld-agent memory export`, or of {', '.join(FORMATS)}")

@@ -18,7 +18,7 @@ from ld_agent.datasets import LOADERS, Episode, iter_episodes
 from ld_agent.errors import InputError
 from ld_agent.files import check_output, drop_unfinished_line
 from ld_agent.program import lenient
-from ld_agent.storage.opening import shown
+from ld_agent.storage.address import shown
 from ld_agent.terminal import LongWork, bars
 
 if TYPE_CHECKING:

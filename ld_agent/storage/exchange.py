@@ -26,8 +26,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ld_agent.errors import DataFileError, StoreError
+from ld_agent.storage.address import is_address
 from ld_agent.storage.importing import HEADER, Import, line_of
-from ld_agent.storage.opening import is_address, open_store
+from ld_agent.storage.opening import open_store
 from ld_agent.storage.rows import COLUMNS, StoredConversation
 from ld_agent.storage.store import Store
 from ld_agent.types import iso

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ld_agent.errors import StoreError
+from ld_agent.storage.address import is_address, shown
 
 if TYPE_CHECKING:
     from ld_agent.storage.store import Store
-
-SCHEMES = ("postgresql://", "postgres://")
 
 
 def open_store(path: str | Path) -> Store:
@@ -48,22 +46,3 @@ def _postgres(address: str, create: bool) -> Store:
             f"{shown(address)}: PostgreSQL needs further packages ({exc}); run: pip install 'ld_agent[postgres]'"
         ) from exc
     return PostgresStore(address, create=create)
-
-
-def is_address(path: str | Path) -> bool:
-    """Whether a store's path is a server's address rather than a file."""
-    return str(path).startswith(SCHEMES)
-
-
-def shown(address: str | Path) -> str:
-    """A store's path without password, safe for messages and logs."""
-    if not is_address(address):
-        return str(address)
-    scheme, _, rest = str(address).partition("://")
-    rest = re.sub(r"(?i)((?:ssl)?password=)[^&]*", r"\1…", rest)
-    netloc, slash, path = rest.partition("/")
-    if "@" not in netloc:  # a "/", "?" or "#" of a password that is not percent-encoded ends the host's part too early
-        netloc, slash, path = (rest, "", "") if re.search(r"^[^/?@]*:[^@]*@", rest) else (netloc, slash, path)
-    user, at, host = netloc.rpartition("@")
-    name, colon, _ = user.partition(":")
-    return f"{scheme}://{name}{colon and ':…'}{at}{host}{slash}{path}"

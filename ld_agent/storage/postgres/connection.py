@@ -19,8 +19,8 @@ from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from ld_agent.errors import StoreError
+from ld_agent.storage.address import shown
 from ld_agent.storage.database import EVERYONE, NO_TENANT, not_storable
-from ld_agent.storage.opening import shown
 from ld_agent.storage.postgres.errors import remedy
 from ld_agent.storage.postgres.schema import SCHEMA, STORE_LOCK, confined_role, prepare
 from ld_agent.storage.postgres.turns import TurnLocks

@@ -17,8 +17,6 @@ SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])(?![。！？”’
 EAST_ASIAN_RUN = re.compile(f"[{_ALPHABETS}]+")
 _WORD = re.compile(f"[{_ALPHABETS}]|[^\\W{_ALPHABETS}]+")
 _RUN = re.compile(f"[{_ALPHABETS}]+|[^\\W{_ALPHABETS}]+")
-WORD_RUN = re.compile(f"[{_ALPHABETS}]+|[^\\W_{_ALPHABETS}]+")
-"""A word, or a stretch of Chinese, Japanese or Korean."""
 
 
 def words_of(text: str) -> list[str]:

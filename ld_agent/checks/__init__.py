@@ -1,1 +1,4 @@
-"""What may be said and stored: whose fact it is, what a reply invents, what contradicts. Asks no model, keeps nothing."""
+"""What may be stored and said: the learned check, what it keeps of a model's words, and what sentences do.
+
+Knows no prompt, no store and no model that writes.
+"""

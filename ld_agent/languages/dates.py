@@ -41,6 +41,19 @@ RELATIVE_GROUPS: Mapping[str, tuple[str, ...]] = {
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
+def regular(pattern: str) -> str:
+    """A regular expression of a language's file, as it is.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        re.compile(pattern)
+    except re.error as exc:
+        raise ValueError(f"{pattern!r} is not a regular expression: {exc}") from exc
+    return pattern
+
+
 class Relative(BaseModel):
     """The relative times of one language. Words are in lower case.
 
@@ -94,11 +107,7 @@ class Relative(BaseModel):
     @field_validator("future", "past", "unclear", "ending", "clause")
     @classmethod
     def _is_a_pattern(cls, pattern: str) -> str:
-        try:
-            re.compile(pattern)
-        except re.error as exc:
-            raise ValueError(f"{pattern!r} is not a regular expression: {exc}") from exc
-        return pattern
+        return regular(pattern)
 
     @field_validator("written")
     @classmethod

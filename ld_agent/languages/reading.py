@@ -13,7 +13,7 @@ from functools import cached_property
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from ld_agent.languages.dates import Dates
+from ld_agent.languages.dates import Dates, regular
 
 LONGEST_REQUEST = 300
 """Characters of a sentence that may ask to forget something."""
@@ -73,10 +73,7 @@ class Rules(BaseModel):
     @classmethod
     def _compiles(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
         for pattern in _listed(value):
-            try:
-                re.compile(pattern)
-            except re.error as exc:
-                raise ValueError(f"{pattern!r} is not a regular expression: {exc}") from exc
+            regular(pattern)
         return value
 
     @field_validator("asks_to_forget")

@@ -20,8 +20,7 @@ from torch import Tensor
 LLAMA_FAMILY = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 FILE = "four_bit.safetensors"
 GROUP = 32
-SUPER = 256
-"""Weights of one block of Q4_K, which is eight groups."""
+"""Weights that share a scale; a block of Q4_K has eight groups."""
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]

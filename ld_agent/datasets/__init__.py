@@ -22,6 +22,7 @@ from ld_agent.datasets import (
     memorybank,
     msc,
     msc_personasummary,
+    realmem,
     ubuntu_irc,
 )
 from ld_agent.datasets.base import AnnotatedUtterance, Episode, Loader, Turn, annotated
@@ -55,6 +56,7 @@ LOADERS: dict[str, Loader] = {
     "locomo": Loader(locomo.recognises, locomo.read),
     "carecall": Loader(carecall.recognises, carecall.read),
     "memorybank": Loader(memorybank.recognises, memorybank.read),
+    "realmem": Loader(realmem.recognises, realmem.read),
     "chats": Loader(chats.recognises, chats.read),
 }
 

@@ -144,10 +144,26 @@ def test_ubuntu_irc_ends_with_the_answer(samples: Path, tmp_path: Path) -> None:
             load_episodes(tmp_path / "u.jsonl")
 
 
+def test_realmem_orders_days_keeps_sessions_apart_and_says_what_is_wrong(samples: Path, tmp_path: Path) -> None:
+    document = json.loads((samples / "realmem.json").read_text("utf-8"))
+    document["dialogues"].reverse()
+    document["dialogues"][0]["dialogue_turns"].append({"speaker": "User", "content": " "})
+    (tmp_path / "r.json").write_text(json.dumps(document), encoding="utf-8")
+    [episode] = load_episodes(tmp_path / "r.json")
+    assert (episode.id, episode.speakers) == ("Hanna Vogt", ("Hanna Vogt", "Assistant"))
+    assert [(turn.session, turn.at.day) for turn in episode.turns] == [(1, 3), (1, 3), (2, 3), (2, 3), (3, 14), (3, 14)]
+    for wrong in ({"current_time": "soon"}, {"dialogue_turns": [{"speaker": "Ann", "content": "Hi"}]}):
+        bad = {**document, "dialogues": [document["dialogues"][0] | wrong]}
+        (tmp_path / "r.json").write_text(json.dumps(bad), encoding="utf-8")
+        with pytest.raises(DataFileError, match=r"'soon' does not begin with a date|'Ann' is neither User nor"):
+            load_episodes(tmp_path / "r.json")
+
+
 @pytest.mark.parametrize(
     ("path", "episodes", "utterances"),
     [
         ("locomo/locomo10_dev.json", 5, 2760),
+        ("realmem/Liam_O_Connor.json", 1, 1500),
         ("carecall/carecall-memory-sample.json", 10, 1033),
         ("memorybank/memory_bank_en.json", 15, 1132),
         ("dialogsum/dialogsum.dev.jsonl", 500, 4690),

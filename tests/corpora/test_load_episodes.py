@@ -21,6 +21,7 @@ SAMPLES = [
     ("dialogsum.jsonl", "dialogsum", 3, 11, "#Person2#"),
     ("ubuntu_irc.jsonl", "ubuntu_irc", 1, 5, "Speaker 1"),
     ("locomo.json", "locomo", 1, 7, "Paul"),
+    ("realmem.json", "realmem", 1, 6, "Assistant"),
     ("carecall.json", "carecall", 1, 7, "Assistant"),
     ("memorybank.json", "memorybank", 2, 8, "Assistant"),
     ("chats.jsonl", "chats", 3, 10, "Assistant"),

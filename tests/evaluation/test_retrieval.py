@@ -20,6 +20,7 @@ from ld_agent.evaluation.tasks.retrieval import figures as retrieval_figures
 from ld_agent.evaluation.tasks.retrieval import measures as retrieval_measures
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
+SAMPLES = Path(__file__).parents[2] / "data/samples"
 
 TALKS = {
     1: ["I adopted a beagle called Biscuit.", "How sweet!"],
@@ -102,6 +103,14 @@ def test_summaries_that_are_none_are_counted_and_marked(command_line: CommandLin
     found = json.loads(command_line(*command, "--json").out)
     assert found["fallback_counts"] == {"events records": {"fallbacks": 3, "of": 3, "share": 1.0}}
     assert "† default: not the mechanism it is named after" in command_line(*command).out
+
+
+def test_a_query_of_realmem_is_asked_of_the_sessions_before_it():
+    [case] = load_cases(SAMPLES / "realmem.json")
+    [asked] = case.questions
+    assert (asked.sessions, asked.at) == (frozenset({1}), datetime(2026, 3, 14, 12, tzinfo=UTC))
+    found = measured(SAMPLES / "realmem.json", records="extracts")
+    assert (found["recall_any@1"], found["questions"]) == (1.0, 1)  # its own session, which repeats it, is not recalled
 
 
 def test_a_file_without_questions_is_rejected(tmp_path: Path):

@@ -224,7 +224,7 @@ TASKS: Mapping[str, TaskEntry] = {
         TaskEntry(
             "retrieval",
             "retrieval:RetrievalTask",
-            data="A LoCoMo file, or conversations with questions.",
+            data="A LoCoMo file, a person of RealMem, or conversations with questions.",
             help=RETRIEVAL,
             options=(Option("--records", RECORDS, ""),),
         ),

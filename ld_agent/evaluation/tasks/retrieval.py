@@ -1,8 +1,8 @@
 """Measure how often recall finds the session that answers a question (``ld-agent eval retrieval``).
 
 LoCoMo is asked about each conversation separately: it passes through the agent's own store, event view, index and scorer; a hit
-is a session that contains the evidence, and questions without evidence or answer are skipped. The project's own questions are
-the queries to a single memory of all conversations.
+is a session that contains the evidence, and questions without evidence or answer are skipped. RealMem's queries are asked when
+they were, of the sessions before. The project's own questions are the queries to a single memory of all conversations.
 A language model is called only to summarise sessions (records ``pipeline``).
 """
 
@@ -14,14 +14,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
-from ld_agent.datasets import Episode, Turn, format_of
+from ld_agent.datasets import Episode, Turn, format_of, load_episodes, realmem
 from ld_agent.datasets.records import Record as JsonRecord
+from ld_agent.datasets.records import json_document
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MEMORY, of_memory
 from ld_agent.evaluation.metrics import Measure, mean
@@ -48,11 +50,16 @@ _STEP = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question and the numbers of the sessions that answer it."""
+    """A question and the numbers of the sessions that answer it.
+
+    Attributes:
+        at: when it is asked, of the sessions before; None: `ASKED_AFTER` the last one.
+    """
 
     text: str
     sessions: frozenset[int]
     category: str
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +82,7 @@ class Case:
 
 def own_questions(episode: Episode, sample: JsonRecord) -> Case:
     """Return the questions with evidence of a LoCoMo sample, the record from which the episode was read."""
-    sessions = tuple(
-        Session(number, tuple(_said(turn, place, number) for place, turn in enumerate(turns, 1)))
-        for number, turns in episode.by_session().items()
-    )
+    sessions = _sessions(episode)
     given = sample.record("session_summary").values if "session_summary" in sample else {}
     summaries = {session.number: str(given.get(f"session_{session.number}_summary") or "") for session in sessions}
     questions = tuple(
@@ -107,6 +111,29 @@ def stated_questions(conversations: Sequence[Questioned]) -> Case:
     sessions = sorted((session for past in by_conversation for session in past), key=lambda session: session.number)
     agent = conversations[0].episode.agent
     return Case(ONE_MEMORY, agent, tuple(sessions), {}, tuple(questions), LOOKED_THROUGH)
+
+
+def queries_of_realmem(episode: Episode, record: JsonRecord) -> Case:
+    """Return a person's queries of which the reply names earlier sessions that it rests on."""
+    said = realmem.sessions_of(record)
+    numbers = {session.text("session_uuid"): number for number, session in enumerate(said, 1)}
+    turns = episode.by_session()
+    questions = []
+    for number, session in enumerate(said, 1):
+        for place, (query, reply) in enumerate(pairwise(realmem.said_in(session))):
+            named = reply.texts("memory_session_uuids") if reply.values.get("memory_session_uuids") else []
+            before = frozenset(n for uuid in named if (n := numbers.get(uuid, number)) < number)
+            if query.values.get("is_query") and before:
+                asked = turns[number][place]
+                questions.append(Asked(asked.text, before, str(query.values.get("category_name")), turns[number][0].at))
+    return Case(episode.id, episode.agent, _sessions(episode), {}, tuple(questions))
+
+
+def _sessions(episode: Episode) -> tuple[Session, ...]:
+    return tuple(
+        Session(number, tuple(_said(turn, place, number) for place, turn in enumerate(turns, 1)))
+        for number, turns in episode.by_session().items()
+    )
 
 
 def _in_one_memory(conversations: Sequence[Questioned]) -> list[list[Session]]:
@@ -159,7 +186,8 @@ class RetrievalTask(Task):
                 case.id,
                 1,
                 tuple(map(str, sorted(asked.sessions))),
-                {"text": asked.text, "category": asked.category, "records": self._records},
+                {"text": asked.text, "category": asked.category, "records": self._records}
+                | ({"at": asked.at.isoformat()} if asked.at else {}),
             )
             for case in cases
             for number, asked in enumerate(case.questions, 1)
@@ -171,8 +199,9 @@ class RetrievalTask(Task):
                 case = self._cases[name]
                 view, numbers = remembered(agent, case, self._records)
                 counted = {MEMORY: of_memory(agent.store, view.context.key)} if self._records == "pipeline" else {}
-                at = case.sessions[-1].utterances[-1].at + ASKED_AFTER
-                queries = [(i, agent.resources.query(i.about["text"], at)) for i in items if i.episode == name]
+                after = (case.sessions[-1].utterances[-1].at + ASKED_AFTER).isoformat()
+                asked = [(i, datetime.fromisoformat(i.about.get("at", after))) for i in items if i.episode == name]
+                queries = [(i, agent.resources.query(i.about["text"], at)) for i, at in asked]
                 run(view.recall(queries[0][1]), agent.models.complete)  # load the index before timing the questions
                 for item, query in queries:
                     start = time.perf_counter()
@@ -191,15 +220,22 @@ class RetrievalTask(Task):
 
 
 def load_cases(path: Path, limit: int | None = None) -> list[Case]:
-    """Read a LoCoMo file, or conversations with questions."""
-    if format_of(path) != "locomo":
+    """Read a LoCoMo file, a person of RealMem, or conversations with questions."""
+    kind = format_of(path)
+    if kind not in ("locomo", "realmem"):
         return [stated_questions(load_questions(path, limit))]
-    cases = locomo_cases(path, limit)
+    cases = locomo_cases(path, limit) if kind == "locomo" else realmem_cases(path)
     if not any(case.questions for case in cases):
         raise InputError(
-            f"{path} contains no question with evidence; give a LoCoMo file whose conversations have `qa` with `evidence`"
+            f"{path} contains no question with evidence; give a LoCoMo file whose `qa` have it, or RealMem"
         )
     return cases
+
+
+def realmem_cases(path: Path) -> list[Case]:
+    """Read a person's document of RealMem."""
+    record = JsonRecord(json_document(path), path, None)
+    return [queries_of_realmem(episode, record) for episode in load_episodes(path, "realmem")]
 
 
 def locomo_cases(path: Path, limit: int | None = None) -> list[Case]:

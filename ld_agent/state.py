@@ -16,11 +16,12 @@ from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.statements import sentences_of, speaks_of_self
 from ld_agent.errors import InputError, StoreError
 from ld_agent.languages import AUTO, detected, language
+from ld_agent.languages.reading import Reading
 from ld_agent.memory.persona_bank import NOTHING_LATER, PersonaBank, less_trusted
 from ld_agent.memory.running import recalled_lines
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.enabled import EnabledViews, Remembered, attempted
-from ld_agent.memory.when import dated, held
+from ld_agent.memory.when import dated, held, only_date
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.replies import is_stock_phrase
 from ld_agent.running.turnstile import Turnstile
@@ -242,9 +243,9 @@ class Relation:
             # What another process has learned counts too; `refresh` would wait for locks that precede the store's.
             if self._store.version(self.key) != self._version:
                 self.bank.drop_mirror()
-            for trait in ended:
-                self.bank.end(trait.id, learned[-1][0].at, learned[-1][0].id)
             reading = self.models.language.reading
+            for trait in ended:
+                self.bank.end(trait.id, ends_at(trait, learned[-1][0], reading), learned[-1][0].id)
             holds = {(u.id, text): held(text, u.local_at, reading) for u, texts in learned for text in texts}
             self.bank.merge(learned, holds, over_by)
 
@@ -291,6 +292,14 @@ class Relation:
                 self._merge([(u, written)], ended, by_text)
 
         return (yield from attempted(self._store, self.key, TRAITS, list(by_id), learn, "for their traits"))
+
+
+def ends_at(trait: Trait, said: Utterance, reading: Reading) -> datetime:
+    """When a trait ends that an utterance ends: on the only date that it says ("I'm moving to Bristol on 4 May."), if the trait
+    was told before and has no date itself, or else as it is said."""
+    period = only_date(said.text, said.local_at, reading)
+    own = trait.holds_from or trait.holds_until
+    return period[0] if period and not own and trait.last_at <= period[0] else said.at
 
 
 def session_ended(relation: Relation, cache: ShortTermCache, at: datetime | str | None) -> Steps[list[Record]]:

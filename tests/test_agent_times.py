@@ -35,6 +35,19 @@ def test_a_plan_is_over_after_its_day(scene: Scene):
     assert talk.persona("Maya", as_of=LATER) == []
 
 
+def test_a_planned_move_ends_the_present_home_on_its_date(scene: Scene):
+    home, plan = "I live in Leeds.", "I'm moving to Bristol on 4 May!"
+    agent = scene.agent(
+        {**SCRIPT, "extractor": lambda asked: home if home in str(asked) else "NO_TRAIT"}, checks=CHECKED
+    )
+    talk = agent.conversation("maya", at=AT)
+    for line, at in ((home, AT), (plan, LATER)):
+        talk.observe(line, "Maya", at)
+        talk.end_session()
+    [trait] = [trait for trait in talk.persona("Maya", as_of=LATER) if trait.text == home]
+    assert (trait.holds_until, trait.ended_by) == (datetime(2026, 5, 4, tzinfo=UTC), "u2")
+
+
 def test_a_session_of_two_days_leaves_its_event_as_it_is(scene: Scene):
     agent = scene.agent(SCRIPT, memory={"views": ["events"]})
     talk = agent.conversation("maya", at=AT)

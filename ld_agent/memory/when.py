@@ -86,16 +86,31 @@ def held(text: str, at: datetime, reading: Reading) -> tuple[datetime | None, da
         at: when it was said, aware.
     """
     text = dated(text, at, reading)
-    named = {(period.start, period.end) for period in dates_named(text, at, reading)}
-    if len(named) != 1:
+    period = only_date(text, at, reading)
+    if period is None:
         return None, None
-    start, end = (datetime.fromtimestamp(seconds, UTC).replace(tzinfo=at.tzinfo) for seconds in named.pop())
+    start, end = period
     relatives = [dates.relative for dates in reading.dates if dates.relative]
     for form, days in _SPANS.items():
         if any(relative.as_written(form, start.date(), noun=True) in text for relative in relatives):
             end = start + timedelta(days=days)
     ending = any(re.search(relative.ending, text) for relative in relatives)
     return (None, end) if ending or start > at else (start, None)
+
+
+def only_date(text: str, at: datetime, reading: Reading) -> tuple[datetime, datetime] | None:
+    """The first moment of the only date that a text says, relative or not, and that after it; None: it says none, or several.
+
+    Args:
+        at: when it was said, aware.
+    """
+    named = {(period.start, period.end) for period in dates_named(dated(text, at, reading), at, reading)}
+    if len(named) != 1:
+        return None
+    start, end = named.pop()
+    return datetime.fromtimestamp(start, UTC).replace(tzinfo=at.tzinfo), datetime.fromtimestamp(end, UTC).replace(
+        tzinfo=at.tzinfo
+    )
 
 
 @lru_cache(4096)

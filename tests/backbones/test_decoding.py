@@ -12,7 +12,7 @@ from tiny_models import save_model
 from torch import Tensor
 
 from ld_agent.backbones.local import LocalBackbone
-from ld_agent.backbones.local.decoding import Choice, Row, Steps, _sample, continuations, decode
+from ld_agent.backbones.local.decoding import Choice, Row, Steps, _sample, _varied, continuations, decode
 from ld_agent.backbones.local.steps import CausalSteps, PrefixCache, Seq2SeqSteps
 
 PROMPT = [5, 6, 7, 8, 9]
@@ -71,6 +71,11 @@ def test_an_answer_is_worded_otherwise_than_those_before(tmp_path: Path) -> None
     assert beside.out == plain.out
     decode(steps_of(1), [ended], Choice(frozenset({first})))
     assert (ended.out, ended.stopped) == ([], True)
+
+
+def test_an_answer_does_not_go_round_in_circles() -> None:
+    row = Row([1], 9, unlike={(3, 1): [4]}, out=[0, 3, 1, 2, 3, 1, 2, 3, 1])
+    assert _varied(torch.zeros(6), row, frozenset()).tolist() == [0, 0, -4, 0, -2, 0]
 
 
 def test_what_top_k_and_top_p_leave_out_is_never_drawn() -> None:

@@ -163,8 +163,13 @@ def continuations(answers: Iterable[Sequence[int]]) -> dict[tuple[int, ...], lis
 
 
 def _varied(logits: Tensor, row: Row, end_ids: frozenset[int]) -> Tensor:
-    """Make ids less likely that would continue the answer as other answers went on; it may end as they did."""
-    known = [token for token in row.unlike.get(tuple(row.out[-CONTEXT:]), ()) if token not in end_ids]
+    """Make ids less likely that would continue the answer as other answers, or its own beginning, went on; it may end as they
+    did."""
+    last = row.out[-CONTEXT:]
+    own = [
+        token for place, token in enumerate(row.out) if place >= CONTEXT and row.out[place - CONTEXT : place] == last
+    ]
+    known = [token for token in (*row.unlike.get(tuple(last), ()), *own) if token not in end_ids]
     ids = torch.tensor(known, dtype=torch.long, device=logits.device)
     return logits.index_add(0, ids, logits.new_full((len(ids),), -REPEATED))
 

@@ -192,6 +192,13 @@ class Agent:
         if self._background is not None:
             self._background.put(relation.id, learn)
 
+    def expire(self, stored: StoredConversation) -> None:
+        """Remove the records and traits of a stored conversation that have expired, which talking does by itself."""
+        if (relation := self._relations.get(stored.id)) is not None and relation.key == stored.key:
+            relation.expire()
+        elif self.store.expire(stored.key, self.clock):
+            self.resources.indexes.drop(stored.key)
+
     def recall(self, stored: StoredConversation, text: str, at: datetime | str | None = None) -> list[Recalled]:
         """Recall from a stored conversation without opening it; pending work stays pending.
 
@@ -205,6 +212,7 @@ class Agent:
                 f"{stored!r} is not a stored conversation; give agent.store.find_conversation(id), or use "
                 "agent.conversation(id).recall(text)"
             )
+        self.expire(stored)
         views = EnabledViews(self.config.memory.views, self.view_context(stored.key, stored.agent))
         query = self.resources.query(checked_text(text), self.clock() if at is None else utc(at))
         return list(run(views.recall(query, within_budget=False), self.resources.asking.complete).recalled)

@@ -267,6 +267,7 @@ class Conversation:
     @property
     def records(self) -> list[Record]:
         """All memory records, oldest first, without pending work."""
+        self.relation.expire()
         return self._store.records(self.key)
 
     def edit(self, target: str, text: str) -> None:

@@ -77,6 +77,7 @@ class Relation:
             self._store, self.key, self.encoder, config.personas, self.models.language.reading, resources.progress
         )
         self.bank.seed(self.agent_name, config.agent.persona, EPOCH)
+        self._store.limit_lifetimes(self.key)
         self.views = self._views()
         self._notes = self.views.enable()
         self._settle_language()
@@ -134,6 +135,7 @@ class Relation:
         """
         if not self._store.is_stored(self.key):
             raise StoreError(f"conversation {self.id!r} was deleted; reopen it with Agent.conversation")
+        self.expire()
         self.refresh()
         try:
             yield
@@ -152,6 +154,12 @@ class Relation:
             self.changed_by_hand()
         self.revision += 1
         self._version = version
+
+    def expire(self) -> None:
+        """Remove what has expired; whoever comes in next notices."""
+        if self._store.expire(self.key, self.resources.clock):
+            self._version = None
+            self.resources.indexes.drop(self.key)
 
     def changed_by_hand(self) -> None:
         """Drop every mirror after something was edited, pinned or forgotten by hand."""

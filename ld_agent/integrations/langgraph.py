@@ -13,7 +13,7 @@ import asyncio
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -27,6 +27,7 @@ from langgraph.store.base import (
     Result,
     SearchItem,
     SearchOp,
+    TTLConfig,
     get_text_at_path,
 )
 from langgraph.store.memory import InMemoryStore
@@ -36,17 +37,16 @@ from ld_agent.errors import InputError
 from ld_agent.memory.index.long_term import Search
 from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.scoring import SCORERS
-from ld_agent.storage.rows import Draft, StoredConversation
+from ld_agent.storage.rows import ITEMS, Draft, StoredConversation
 from ld_agent.types import Record
 
-SHELF = "items"
 THREAD = "langgraph"
 Namespace = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A stored item: a record whose details hold key, value, creation time and whether it is searchable."""
+    """A stored item: a record whose details hold key, value, creation time, minutes to live and whether it is searchable."""
 
     conversation: int
     namespace: Namespace
@@ -72,16 +72,20 @@ class _Stored:
 
 
 class MemoryStore(BaseStore):
-    """Keeps items in an agent's store and ranks searches by ``memory.scorer``; items do not expire.
+    """Keeps items in an agent's store and ranks searches by ``memory.scorer``.
 
-    Searches cover all strings of an item, or those in the fields named by ``index``.
+    Searches cover all strings of an item, or those in the fields named by ``index``. An item with a ``ttl`` is removed that
+    many minutes, by the agent's clock, after it was written or last read; as in LangGraph's stores on databases.
 
     Args:
         agent: the agent whose store and recall are used; it is not closed with the graph.
+        ttl: LangGraph's settings for items that are put and read without their own.
     """
 
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
+    supports_ttl = True
+
+    def __init__(self, agent: Agent, ttl: TTLConfig | None = None) -> None:
+        self._agent, self.ttl_config = agent, ttl
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Execute operations in order; each sees the writes of earlier ones.
@@ -97,6 +101,7 @@ class MemoryStore(BaseStore):
     def _done(self, op: Op) -> Result:
         if isinstance(op, GetOp):
             item = self._find(op.namespace, op.key)
+            self._read([item] if item and op.refresh_ttl else [])
             return Item(**item.fields) if item else None
         if isinstance(op, PutOp):
             self._put(op)
@@ -123,36 +128,47 @@ class MemoryStore(BaseStore):
         query = resources.query(said.text, said.at)
         created = before.created if before else said.at.isoformat()
         kept = {"key": op.key, "value": dict(op.value), "created": created, "searched": op.index is not False}
-        draft = Draft(
-            said.text, said.at, said.session, query.vector, query.topics, (said.id,), details=kept, verbatim=True
-        )
-        resources.store.shelf(key, SHELF).observe(said, draft)
+        kept |= {} if op.ttl is None else {"ttl": op.ttl}
+        expires = None if op.ttl is None else said.at + timedelta(minutes=op.ttl)
+        text = (said.text, said.at, said.session, query.vector, query.topics, (said.id,))
+        resources.store.shelf(key, ITEMS).observe(said, Draft(*text, details=kept, verbatim=True, expires=expires))
+
+    def _read(self, items: Iterable[_Stored]) -> None:
+        """Let items that expire live on from now."""
+        resources = self._agent.resources
+        for item in items:
+            if (ttl := item.record.details.get("ttl")) is not None:
+                expires = resources.clock() + timedelta(minutes=ttl)
+                resources.store.shelf(item.conversation, ITEMS).prolong(item.record.id, expires)
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
         wanted = self._items(op.namespace_prefix)
         if op.filter:
             wanted = [one for one in wanted if _fits(one.record.details["value"], op.filter)]
         if not op.query:
-            return [SearchItem(**one.fields) for one in wanted[op.offset : op.offset + op.limit]]
+            page = wanted[op.offset : op.offset + op.limit]
+            self._read(page if op.refresh_ttl else [])
+            return [SearchItem(**one.fields) for one in page]
         wanted = [one for one in wanted if one.record.details["searched"]]
         by_id = {(one.conversation, one.record.id): one for one in wanted}
-        items = [
-            SearchItem(**by_id[key, each].fields, score=score)
+        hits = [
+            (by_id[key, each], score)
             for key in dict.fromkeys(one.conversation for one in wanted)
             for each, score in self._ranked(key, op.query)
             if (key, each) in by_id
         ]
-        items.sort(key=lambda item: -(item.score or 0.0))
-        return items[op.offset : op.offset + op.limit]
+        hits = sorted(hits, key=lambda hit: -hit[1])[op.offset : op.offset + op.limit]
+        self._read([one for one, _ in hits] if op.refresh_ttl else [])
+        return [SearchItem(**one.fields, score=score) for one, score in hits]
 
     def _ranked(self, key: int, text: str) -> Iterator[tuple[str, float]]:
         """The ids of a conversation's searchable items with scores, best first, without the threshold γ."""
         resources = self._agent.resources
-        memory, shelf = resources.config.memory, resources.store.shelf(key, SHELF)
+        memory, shelf = resources.config.memory, resources.store.shelf(key, ITEMS)
         passages = SCORERS[memory.scorer].needs_passages
         reading = resources.models.language.reading
         index = resources.indexes.get(
-            key, SHELF, lambda: RecordIndex(shelf, resources.encoder, reading, passages=passages)
+            key, ITEMS, lambda: RecordIndex(shelf, resources.encoder, reading, passages=passages)
         )
         query = resources.query(text, resources.clock())
         search = Search(text, query.vector, query.at, shelf.count(), -1.0, query.topics, memory.tau, memory.scorer)
@@ -166,9 +182,10 @@ class MemoryStore(BaseStore):
         return sorted((item for one in below for item in self._of(one)), key=lambda item: item.record.at)
 
     def _of(self, conversation: StoredConversation) -> list[_Stored]:
+        self._agent.expire(conversation)
         records = self._agent.resources.store.records(conversation.key)
         namespace = _namespace(conversation.id)
-        return [_Stored(conversation.key, namespace, record) for record in records if record.view == SHELF]
+        return [_Stored(conversation.key, namespace, record) for record in records if record.view == ITEMS]
 
     def _find(self, namespace: Namespace, key: str) -> _Stored | None:
         conversation = self._agent.resources.store.find_conversation(_id(namespace))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from ld_agent.backbones.base import Backbone
 from ld_agent.checks.learned import StatementCheck
@@ -74,6 +74,8 @@ class Resources:
         self.models = Models(config, backbone)
         self.asking = Collectors(self.models.complete, self.models.backbone_key)
         self.store = open_store(config.store.path)
+        days = {"record": config.memory.ttl, "trait": config.personas.ttl}
+        self.store.lifetimes = {table: timedelta(days=ttl) for table, ttl in days.items() if ttl is not None}
         bound = config.memory.index_mb
         self.indexes = IndexCache(None if bound is None else int(bound * 2**20))
         self.progress: Progress = no_progress

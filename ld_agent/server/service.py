@@ -113,8 +113,8 @@ class Service:
             await self._tidied(conversation_id, "")
 
     async def tidy(self) -> None:
-        """Periodically end sessions whose pause has exceeded β, so that they are remembered before anyone returns, and
-        finish work left pending by other servers. Conversations in use are skipped.
+        """Periodically end sessions whose pause has exceeded β, so that they are remembered before anyone returns, finish
+        work left pending by other servers, and remove what has expired. Conversations in use are skipped.
         """
         while True:
             await asyncio.sleep(self.config.server.tidy)
@@ -124,6 +124,8 @@ class Service:
                 left = await asyncio.to_thread(lambda: self.directory.unfinished(set_aside=False))
                 for conversation_id, thread in [*overdue, *((name, "") for name in left)]:
                     await self._tidied(conversation_id, thread)
+                for stored in await asyncio.to_thread(self.agent.store.expired, self.agent.clock()):
+                    await asyncio.to_thread(self.agent.expire, stored)
             await asyncio.to_thread(return_free_memory)
 
     async def _tidied(self, conversation_id: str, thread: str) -> None:
@@ -202,6 +204,7 @@ class Service:
         stored = await asyncio.to_thread(self.agent.store.find_conversation, conversation_id)
         if stored is None:
             raise nobody(conversation_id)
+        await asyncio.to_thread(self.agent.expire, stored)
         return Known(self, stored.id, stored.key)
 
     # ---- changes

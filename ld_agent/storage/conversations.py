@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from typing import Any
 
 from ld_agent.errors import EncoderMismatchError, InputError, RepeatedRowError, StoreError
@@ -26,10 +27,15 @@ ID_LETTERS = {"utterances": "u", "records": "m", "traits": "t"}
 
 
 class Conversations:
-    """See `ld_agent.storage.store.Store`."""
+    """See `ld_agent.storage.store.Store`.
+
+    Attributes:
+        lifetimes: after which time each "record" and "trait" expires; absent: never.
+    """
 
     def __init__(self, db: Database) -> None:
         self.db = db
+        self.lifetimes: Mapping[str, timedelta] = {}
         self._encoder: str | None = None
 
     @property

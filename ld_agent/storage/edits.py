@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 
 from ld_agent.errors import InputError
-from ld_agent.storage.columns import Vector, json_text, moment
-from ld_agent.storage.rows import Rewriting, insert
+from ld_agent.storage.columns import Vector, json_text, microseconds, moment
+from ld_agent.storage.database import EVERYONE
+from ld_agent.storage.rows import ITEMS, Rewriting, StoredConversation, insert
 from ld_agent.storage.utterances import Utterances
 from ld_agent.types import Change, Record, as_known, checked_name
 
@@ -15,6 +17,10 @@ TABLES = {"m": "record", "t": "trait"}
 """The table of a record or trait by its id's first letter."""
 HOLDS_AGAIN = "superseded_by = NULL, holds_until = NULL, ended_by = ''"
 """What undoes the end of a trait."""
+DUE = "expires <= ?2 AND pinned = 0"
+"""SQL: whether a record or trait has expired."""
+LASTING = {"record": ("at", f"view != '{ITEMS}'"), "trait": ("last_at", "source != ''")}
+"""From which time on the rows of a table expire, and which of them."""
 
 
 class Edits(Utterances):
@@ -129,6 +135,67 @@ class Edits(Utterances):
             ):
                 self.db.of(key).execute(f"{change} WHERE conversation = ?1 AND ({where})", values)
             self._edited(key)
+
+    # ---- what expires
+
+    def expiry(self, table: str, at: datetime) -> datetime | None:
+        """When a "record" or "trait" of some time expires; None: never."""
+        return at + self.lifetimes[table] if table in self.lifetimes else None
+
+    def limit_lifetimes(self, key: int) -> None:
+        """Let what is stored already expire by `lifetimes` too."""
+        for table, lifetime in self.lifetimes.items():
+            since, which = LASTING[table]
+            expires = f"{since} + ?2"
+            self.db.of(key).execute(
+                f"""UPDATE {table} SET expires = {expires} WHERE conversation = ?1 AND {which}
+                    AND (expires IS NULL OR expires != {expires})""",
+                (key, lifetime // timedelta(microseconds=1)),
+            )
+
+    def expire(self, key: int, clock: Callable[[], datetime]) -> bool:
+        """Remove the records and traits of a conversation that have expired, without a trace in the log; whether there were any.
+
+        The lines of `ITEMS` go with them, other lines stay. A trait that an expired one superseded remains history.
+
+        Args:
+            clock: the time now; read only if something can expire.
+        """
+        db = self.db.of(key)
+        nearest = "WHERE conversation = ? AND expires IS NOT NULL AND pinned = 0 ORDER BY expires LIMIT 1"
+        first = [row[0] for table in LASTING if (row := db.row(f"SELECT expires FROM {table} {nearest}", (key,)))]
+        if not first or (now := microseconds(clock())) < min(first):
+            return False
+        with self.db.transaction(key):
+            items = db.rows(
+                f"SELECT sources FROM record WHERE conversation = ?1 AND {DUE} AND view = '{ITEMS}'", (key, now)
+            )
+            gone = " UNION ALL ".join(f"SELECT id FROM {table} WHERE conversation = ?1 AND {DUE}" for table in LASTING)
+            for change in (
+                f"UPDATE trait SET superseded_by = NULL WHERE conversation = ?1 AND superseded_by IN ({gone})",
+                f"UPDATE change SET before = '' WHERE conversation = ?1 AND target IN ({gone})",
+                f"DELETE FROM recall WHERE conversation = ?1 AND record IN ({gone})",
+                *(f"DELETE FROM {table} WHERE conversation = ?1 AND {DUE}" for table in LASTING),
+            ):
+                db.execute(change, (key, now))
+            if lines := [line for (sources,) in items for line in json.loads(sources)]:
+                where = self.db.within("id", "?2")
+                db.execute(f"UPDATE utterance SET text = '' WHERE conversation = ?1 AND {where}", (key, lines))
+                self.replace(key, lines)
+            self._edited(key)
+        return True
+
+    def expired(self, now: datetime) -> list[StoredConversation]:
+        """The conversations in which something has expired."""
+        due = " UNION ".join(
+            f"SELECT conversation FROM {table} WHERE expires <= ?1 AND pinned = 0" for table in LASTING
+        )
+        rows = self.db.acting_for(EVERYONE).rows(
+            f"SELECT pk, id, agent FROM conversation WHERE pk IN ({due}) ORDER BY id", (microseconds(now),)
+        )
+        return [StoredConversation(*row) for row in rows]
+
+    # ---- names
 
     def rename_agent(self, key: int, name: str) -> None:
         """Rename a conversation's agent everywhere, including utterances and traits, but not in texts.

@@ -39,6 +39,7 @@ ADDED_LATER: dict[str, Any] = {
     "holds_from": None,
     "holds_until": None,
     "ended_by": "",
+    "expires": None,
 }
 """Columns that older exports lack, with their values."""
 GREATEST = 2**63 - 1

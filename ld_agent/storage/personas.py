@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from ld_agent.types import Trait
 if TYPE_CHECKING:
     from ld_agent.storage.store import Store
 
-UPDATED = ("at", "last_at", "mentions", "superseded_by", "holds_from", "holds_until", "ended_by")
+UPDATED = ("at", "last_at", "mentions", "superseded_by", "holds_from", "holds_until", "ended_by", "expires")
 
 
 class PersonaShelf:
@@ -43,17 +44,24 @@ class PersonaShelf:
             row = self._db.row("SELECT channel FROM utterance WHERE conversation = ? AND id = ?", (self._key, source))
             given = self._store.next_id(self._key, "traits")
             trait = Trait(given, speaker, text, at, source, at, channel=row[0] if row else "chat")
+            trait = replace(trait, expires=self._expiry(trait))
             columns = {column: getattr(trait, column) for column in TRAIT.split(", ")}
             insert(self._db, "trait", {"conversation": self._key, **columns, "vector": self._store.blob(vector)})
         return trait
 
-    def update(self, trait: Trait) -> None:
-        """Store ``last_at``, ``mentions``, when a trait holds and what ended it."""
+    def _expiry(self, trait: Trait) -> datetime | None:
+        """When a trait expires: some time after it was told last; one of the configuration does not."""
+        return (self._store.expiry("trait", trait.last_at) if trait.source else None) or trait.expires
+
+    def update(self, trait: Trait) -> Trait:
+        """Store ``last_at``, ``mentions``, when a trait holds and what ended it; return it with when it expires."""
+        trait = replace(trait, expires=self._expiry(trait))
         with self._db.transaction(self._key):
             self._db.execute(
                 f"UPDATE trait SET {' = ?, '.join(UPDATED)} = ? WHERE conversation = ? AND id = ?",
                 (*(stored_value(column, getattr(trait, column)) for column in UPDATED), self._key, trait.id),
             )
+        return trait
 
     def set_vectors(self, vectors: Mapping[str, Vector]) -> None:
         """Store vectors computed after their rows, by trait id."""

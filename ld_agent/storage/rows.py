@@ -21,6 +21,8 @@ PATIENCE = 3
 CATCH_UP = 3
 """Number of sessions that a newly enabled view digests automatically; a longer history needs ``ld-agent memory
 rebuild``."""
+ITEMS = "items"
+"""The view of what programs store; it expires when they say so, and its lines go with it."""
 UNENCODED: Vector = np.empty(0, np.float32)
 """The vector of a record that is not searched by meaning."""
 
@@ -43,6 +45,7 @@ class Draft:
         verbatim: consists only of words of its sources; otherwise it is trusted no more than anything said in its
             session.
         rewritten: made from earlier records of its view too, and trusted no more than any of them.
+        expires: of one of `ITEMS`; None: never. Other records expire by `Store.lifetimes`.
     """
 
     text: str
@@ -55,6 +58,7 @@ class Draft:
     details: Mapping[str, Any] = field(default_factory=dict)
     verbatim: bool = False
     rewritten: bool = False
+    expires: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "digested": ("view", "session"),
     "utterance": tuple("id session speaker text at extracted replaced channel interrupted source utc_offset".split()),
     "observed": ("view", "utterance"),
-    "record": tuple("id view session text at topics sources fallback details pinned channel said_by".split()),
+    "record": tuple("id view session text at topics sources fallback details pinned channel said_by expires".split()),
     "trait": tuple(field.name for field in fields(Trait)),
     "change": ("target", "action", "at", "before"),
     "recall": ("record", "utterance"),
@@ -146,8 +150,8 @@ flags are bool, every other value is text or a whole number; only `NULLABLE_COLU
 COUNTERS = ("utterances", "records", "traits")
 """The numbers of ids used by a conversation."""
 JSON_COLUMNS = frozenset({"topics", "sources", "details", "said_by"})
-TIME_COLUMNS = frozenset({"at", "last_at", "holds_from", "holds_until"})
-NULLABLE_COLUMNS = frozenset({"superseded_by", "holds_from", "holds_until"})
+TIME_COLUMNS = frozenset({"at", "last_at", "holds_from", "holds_until", "expires"})
+NULLABLE_COLUMNS = frozenset({"superseded_by", "holds_from", "holds_until", "expires"})
 FLAG_COLUMNS = frozenset({"closed", "extracted", "fallback", "interrupted", "pinned", "replaced"})
 NUMBER_COLUMNS = frozenset({"number", "session", "mentions", "since", "through", "utc_offset", *COUNTERS})
 UTTERANCE, RECORD, TRAIT = (", ".join(field.name for field in fields(kind)) for kind in (Utterance, Record, Trait))

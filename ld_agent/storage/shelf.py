@@ -11,7 +11,7 @@ from ld_agent.errors import StoreError
 from ld_agent.storage.columns import Vector, json_text, microseconds, vector_from
 from ld_agent.storage.database import Database
 from ld_agent.storage.recollection import with_recall
-from ld_agent.storage.rows import CATCH_UP, PATIENCE, RECORD, Draft, IndexRow, from_row, insert
+from ld_agent.storage.rows import CATCH_UP, ITEMS, PATIENCE, RECORD, Draft, IndexRow, from_row, insert
 from ld_agent.storage.utterances import EVERYTHING, IMPORTED, select_utterances
 from ld_agent.types import Record, Session, Utterance, least_trusted
 
@@ -182,7 +182,9 @@ class Shelf:
     def _insert(self, draft: Draft) -> Record:
         number = self._store.next_id(self._key, "records")
         made = (draft.text, draft.at, draft.session, draft.topics, draft.sources, draft.fallback, draft.details)
-        record = Record(number, self._view, *made, channel=self._channel(draft), said_by=self._said_by(draft))
+        expires = draft.expires if self._view == ITEMS else self._store.expiry("record", draft.at)
+        origin = {"channel": self._channel(draft), "said_by": self._said_by(draft)}
+        record = Record(number, self._view, *made, **origin, expires=expires)
         columns = {column: getattr(record, column) for column in RECORD.split(", ")}
         insert(self._db, "record", {"conversation": self._key, **columns, "vector": self._store.blob(draft.vector)})
         return record
@@ -286,6 +288,11 @@ class Shelf:
             for key, record in zip(keys, self.records(keys), strict=True):
                 values = (json_text(with_recall(record.details, at)), self._key, int(key))
                 self._db.execute("UPDATE record SET details = ? WHERE conversation = ? AND pk = ?", values)
+
+    def prolong(self, record: str, expires: datetime) -> None:
+        """Let a record expire at another time."""
+        values = (microseconds(expires), self._key, record)
+        self._db.execute("UPDATE record SET expires = ? WHERE conversation = ? AND id = ?", values)
 
     # ---- what is derived
 

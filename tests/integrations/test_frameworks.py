@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from ld_agent.agent import Agent
 from ld_agent.conversation import Conversation
 from ld_agent.errors import InputError
 from ld_agent.integrations.remembered import remembered
+from ld_agent.storage.exchange import export_lines
 
 
 @pytest.fixture
@@ -140,6 +142,32 @@ def test_a_langgraph_store_does_what_langgraphs_own_does(agent: Agent):
     assert both(lambda s: s.get(("nobody",), "k")) is None  # theirs now lists "nobody"
     item = ours.get(("ann", "part 0", "a/b"), "k0")
     assert item.created_at < item.updated_at
+
+
+def test_a_langgraph_item_lives_from_when_it_was_last_read(scene: Scene, agent: Agent):
+    pytest.importorskip("langgraph")
+    from ld_agent.integrations.langgraph import MemoryStore
+
+    store, minutes = MemoryStore(agent, ttl={"default_ttl": 60}), scene.clock.at
+
+    def at(minute: int) -> None:
+        scene.clock.at = minutes + timedelta(minutes=minute)
+
+    store.put(("ann",), "read", {"text": "I keep bees."})
+    store.put(("ann",), "found", {"text": "I keep hens."})
+    store.put(("ann",), "seen", {"text": "I keep a secret."})
+    store.put(("ann",), "kept", {"text": "I keep goats."}, ttl=None)
+    at(40)
+    assert store.get(("ann",), "read")
+    assert store.get(("ann",), "seen", refresh_ttl=False)
+    assert [item.key for item in store.search(("ann",), query="hens", limit=1)] == ["found"]
+    at(80)
+    assert {item.key for item in store.search(("ann",), refresh_ttl=False)} == {"read", "found", "kept"}
+    assert "secret" not in "\n".join(export_lines(agent.store))
+    assert store.get(("ann",), "seen") is None
+    store.put(("ann",), "seen", {"text": "I keep it no more."}, ttl=1000)
+    at(200)
+    assert {item.key for item in store.search(("ann",), query="keep")} == {"kept", "seen"}
 
 
 def test_a_langgraph_search_is_the_agents_recall(agent: Agent):

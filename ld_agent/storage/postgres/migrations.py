@@ -204,4 +204,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ),
         "CREATE INDEX record_bare ON record (pk) WHERE vector IS NULL",
     ),
+    # 9: when records and traits are removed
+    tuple(
+        sql
+        for table in ("record", "trait")
+        for sql in (
+            f"ALTER TABLE {table} ADD COLUMN expires bigint",
+            f"""CREATE INDEX {table}_expires ON {table} (conversation, expires)
+                WHERE expires IS NOT NULL AND pinned = 0""",
+        )
+    ),
 )

@@ -238,4 +238,11 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX utterance_pending ON utterance (conversation, pk) WHERE extracted = 0 AND source = '';
     CREATE INDEX utterance_history ON utterance (conversation, at, pk) WHERE extracted = 0 AND source != '';
     """,
+    # 12: when records and traits are removed
+    """
+    ALTER TABLE record ADD COLUMN expires INTEGER;
+    ALTER TABLE trait ADD COLUMN expires INTEGER;
+    CREATE INDEX record_expires ON record (conversation, expires) WHERE expires IS NOT NULL AND pinned = 0;
+    CREATE INDEX trait_expires ON trait (conversation, expires) WHERE expires IS NOT NULL AND pinned = 0;
+    """,
 )

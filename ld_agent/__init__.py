@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ld_agent.config import Config as Config
     from ld_agent.config import load_config as load_config
     from ld_agent.errors import LDAgentError as LDAgentError
+    from ld_agent.integrations.openai_client import remembering as remembering
     from ld_agent.types import Recalled as Recalled
     from ld_agent.types import Record as Record
     from ld_agent.types import Reply as Reply
@@ -34,6 +35,7 @@ _HOMES = {
     "ScriptedBackbone": "backbones.scripted",
     "Trait": "types",
     "Utterance": "types",
+    "remembering": "integrations.openai_client",
 }
 __all__ = ["__version__", *_HOMES]
 

@@ -15,7 +15,7 @@ from ld_agent.config import Config, parse_config
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 
-pytest_plugins = ["postgres_server", "backbones.tiny_models"]
+pytest_plugins = ["postgres_server", "backbones.stage", "backbones.tiny_models"]
 MakeConfig = Callable[..., Config]
 SLOW = (
     # whole tuning runs, and replays for their data

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,13 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.backbones.local.adapter_files import (
+    SETTINGS,
+    WEIGHTS,
+    Adapter,
+    linear_shapes,
+    read_adapter,
+    read_settings,
+)
 from ld_agent.backbones.local.loading import adapter_folder
 from ld_agent.backbones.quiet import quiet_transformers
 from ld_agent.backbones.weights import resolve_model
 from ld_agent.errors import InputError
 
-WEIGHTS, SETTINGS = "adapter_model.safetensors", "adapter_config.json"
-TENSOR = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
 VLLM_RANK = 16
 """The default ``--max-lora-rank`` of vLLM."""
 ACCEPTED: Mapping[str, tuple[object, ...]] = {
@@ -47,19 +51,26 @@ def export_for_vllm(adapters: Mapping[str, str], base: str | None, out: Path, mo
 
     Raises:
         InputError: there is nothing to export, ``out`` is not an empty folder, or vLLM cannot load an adapter.
-        ModelError: an adapter cannot be found.
+        ModelError: an adapter cannot be found or is not whole.
     """
-    folders = _folders(adapters, out)
-    settings = {module: _vllm_settings(module, folder, most_rank) for module, folder in folders.items()}
-    for module, folder in folders.items():
+    from safetensors.torch import save_file
+
+    read = {module: _for_vllm(module, folder, most_rank) for module, folder in _folders(adapters, out).items()}
+    for module, adapter in read.items():
         (out / module).mkdir(parents=True)
-        shutil.copyfile(folder / WEIGHTS, out / module / WEIGHTS)
-        written = settings[module] | {"target_modules": sorted(settings[module]["target_modules"])}
+        factors = {
+            f"base_model.model.{path}.lora_{part}.weight": values
+            for path, pair in adapter.factors.items()
+            for part, values in zip("AB", pair, strict=True)
+        }
+        save_file(factors, out / module / WEIGHTS, metadata={"format": "pt"})
+        targets = adapter.settings["target_modules"]
+        written = {**adapter.settings, "target_modules": targets if isinstance(targets, str) else sorted(targets)}
         written |= {} if base is None else {"base_model_name_or_path": base}
         text = json.dumps(written, indent=2, sort_keys=True) + "\n"
         (out / module / SETTINGS).write_text(text, encoding="utf-8")
-    named = " ".join(f"{module}={out / module}" for module in folders)
-    limits = f"--max-loras {len(folders)} --max-lora-rank {max(of['r'] for of in settings.values())}"
+    named = " ".join(f"{module}={out / module}" for module in read)
+    limits = f"--max-loras {len(read)} --max-lora-rank {max(of.settings.get('r', 8) for of in read.values())}"
     return f"vllm serve {base or 'BASE'} --enable-lora {limits} --lora-modules {named}"
 
 
@@ -73,14 +84,17 @@ def export_for_llama_cpp(adapters: Mapping[str, str], base: str, out: Path) -> s
     Raises:
         InputError: there is nothing to export, ``out`` is not an empty folder, or llama.cpp does not support an
             adapter.
-        ModelError: an adapter or the base cannot be found.
+        ModelError: an adapter or the base cannot be found, or an adapter is not whole or was made for another base.
     """
     folders = _folders(adapters, out)
-    shape = _shape(base)
-    ready = {
-        module: (_alpha(module, folder), dict(_gguf_tensors(module, folder, shape)))
-        for module, folder in folders.items()
-    }
+    shape, linear = _shape(base)
+    ready = {}
+    for module, folder in folders.items():
+        adapter = _read(
+            module, folder, "llama.cpp", {**ACCEPTED, "alpha_pattern": (None, {}), "rank_pattern": (None, {})}
+        )
+        adapter.check_base(base, linear)
+        ready[module] = _alpha(adapter.settings), dict(_gguf_tensors(adapter, shape))
     out.mkdir(parents=True, exist_ok=True)
     for module, (alpha, tensors) in ready.items():
         _write_gguf(out / f"{module}.gguf", module, ARCHITECTURES[shape.model_type], alpha, tensors)
@@ -97,74 +111,68 @@ def _folders(adapters: Mapping[str, str], out: Path) -> dict[str, Path]:
     return {module: adapter_folder(module, reference) for module, reference in adapters.items()}
 
 
-def _settings(module: str, folder: Path, server: str, accepted: Mapping[str, tuple[object, ...]]) -> dict[str, Any]:
-    """An adapter's PEFT settings, none of them with a value that the server does not accept."""
-    settings: dict[str, Any] = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+def _read(module: str, folder: Path, server: str, accepted: Mapping[str, tuple[object, ...]]) -> Adapter:
+    """An adapter without a setting or tensor that the server does not accept."""
+    settings = read_settings(module, folder)
     for key, values in accepted.items():
         if settings.get(key) not in values:
             raise InputError(
                 f"the adapter of {module} has {key}={settings[key]!r}, which {server} does not support; tune one without"
             )
-    return settings
+    return read_adapter(module, folder, settings, lambda tensor: _unknown(module, server, tensor))
 
 
-def _tensors(module: str, folder: Path, server: str) -> Iterator[tuple[str, str, Array]]:
-    """The path of each adapted layer, "A" or "B", and the factor."""
-    from safetensors import safe_open
-
-    with safe_open(folder / WEIGHTS, "numpy") as weights:
-        for key in weights.keys():  # noqa: SIM118 - not a mapping
-            match = TENSOR.fullmatch(key)
-            if match is None:
-                raise InputError(f"the adapter of {module} has a tensor that {server} does not know: {key}")
-            yield match[1], match[2], weights.get_tensor(key)
+def _unknown(module: str, server: str, tensor: str) -> InputError:
+    return InputError(f"the adapter of {module} has a tensor that {server} does not know: {tensor}")
 
 
-def _vllm_settings(module: str, folder: Path, most_rank: int) -> dict[str, Any]:
-    settings = _settings(module, folder, "vLLM", ACCEPTED)
-    if (rank := settings["r"]) > most_rank:
+def _for_vllm(module: str, folder: Path, most_rank: int) -> Adapter:
+    rank = read_settings(module, folder).get("r", 8)
+    if rank > most_rank:
         raise InputError(
             f"the adapter of {module} has rank {rank}, the server takes {most_rank}; give --max-rank {rank} and start the "
             f"server with --max-lora-rank {rank}"
         )
-    for _ in _tensors(module, folder, "vLLM"):
-        pass
-    return settings
+    return _read(module, folder, "vLLM", ACCEPTED)
 
 
-def _shape(base: str) -> Any:
-    from transformers import AutoConfig
+def _shape(base: str) -> tuple[Any, dict[str, tuple[int, int]]]:
+    """The config of a base model, and (out, in) of its linear modules."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     with quiet_transformers():
         shape = AutoConfig.from_pretrained(resolve_model(base))
-    if shape.model_type not in ARCHITECTURES:
-        raise InputError(
-            f"{base} is a {shape.model_type} model; adapters are written for {', '.join(ARCHITECTURES)}, use "
-            "llama.cpp's convert_lora_to_gguf.py for others"
-        )
-    return shape
+        if shape.model_type not in ARCHITECTURES:
+            raise InputError(
+                f"{base} is a {shape.model_type} model; adapters are written for {', '.join(ARCHITECTURES)}, use "
+                "llama.cpp's convert_lora_to_gguf.py for others"
+            )
+        with torch.device("meta"):
+            return shape, linear_shapes(AutoModelForCausalLM.from_config(shape))
 
 
-def _alpha(module: str, folder: Path) -> float:
+def _alpha(settings: Mapping[str, Any]) -> float:
     """α, by which llama.cpp scales an adapter: α / rank."""
-    accepted = {**ACCEPTED, "alpha_pattern": (None, {}), "rank_pattern": (None, {})}
-    settings = _settings(module, folder, "llama.cpp", accepted)
-    return float(settings["lora_alpha"]) * (math.sqrt(settings["r"]) if settings.get("use_rslora") else 1.0)
+    return float(settings.get("lora_alpha", 8)) * (
+        math.sqrt(settings.get("r", 8)) if settings.get("use_rslora") else 1.0
+    )
 
 
-def _gguf_tensors(module: str, folder: Path, shape: Any) -> Iterator[tuple[str, Array]]:
+def _gguf_tensors(adapter: Adapter, shape: Any) -> Iterator[tuple[str, Array]]:
     """Tensor names and values for llama.cpp: A is (rank, in), B is (out, rank)."""
     import gguf
 
     architecture = ARCHITECTURES[shape.model_type]
     numbers = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
     names = gguf.get_tensor_name_map(numbers[architecture], shape.num_hidden_layers)
-    for layer, part, values in _tensors(module, folder, "llama.cpp"):
+    for layer, (down, up) in adapter.factors.items():
         name = names.get_name(f"{layer}.weight", try_suffixes=(".weight",))
         if name is None:
-            raise InputError(f"the adapter of {module} has a tensor that llama.cpp does not know: {layer}")
-        rotated = part == "B" and architecture == "llama"
-        yield f"{name}.lora_{part.lower()}", _rotated(values, layer, shape) if rotated else values
+            raise _unknown(adapter.module, "llama.cpp", layer)
+        yield f"{name}.lora_a", down.float().numpy()
+        values = up.float().numpy()
+        yield f"{name}.lora_b", _rotated(values, layer, shape) if architecture == "llama" else values
 
 
 def _rotated(values: Array, layer: str, shape: Any) -> Array:

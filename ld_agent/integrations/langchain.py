@@ -12,10 +12,9 @@ from typing import Any
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AnyMessage, SystemMessage
 
-from ld_agent.backbones.client_message import ClientMessage, client_message
-from ld_agent.backbones.reasoning import is_known
+from ld_agent.backbones.client_message import ClientMessage
 from ld_agent.conversation import Conversation
-from ld_agent.integrations.remembered import remembered
+from ld_agent.integrations.remembered import last_line, lines_of, remembered
 
 
 class MemoryMiddleware(AgentMiddleware[Any, Any]):
@@ -43,28 +42,21 @@ class MemoryMiddleware(AgentMiddleware[Any, Any]):
         await asyncio.to_thread(self._keep, state["messages"])
 
     def _with_memory(self, request: Any) -> Any:
-        known = remembered(self._conversation, asked.text) if (asked := _last(request.messages, "user")) else ""
+        asked = last_line(_lines(request.messages), "user")
+        known = remembered(self._conversation, asked.text) if asked else ""
         if not known:
             return request
         before = request.system_prompt
         return request.override(system_message=SystemMessage("\n\n".join(filter(None, (before, known)))))
 
     def _keep(self, messages: list[AnyMessage]) -> None:
-        if said := _last(messages, "user"):
+        lines = _lines(messages)
+        if said := last_line(lines, "user"):
             self._conversation.observe(said.text, self._person or said.name or None)
-        if (answer := _last(messages[-1:], "assistant")) and said:
+        if (answer := last_line(lines[-1:], "assistant")) and said:
             self._conversation.observe(answer.text, self._conversation.agent_name)
         self._conversation.learn_later()
 
 
-def _last(messages: list[AnyMessage], role: str) -> ClientMessage | None:
-    """The last message of a role that says something."""
-    said = (client_message(_given(message)) for message in reversed(messages))
-    return next((one for one in said if one is not None and one.role == role and one.text.strip()), None)
-
-
-def _given(message: AnyMessage) -> dict[str, Any]:
-    """A message without what stands in its content besides words and media, such as calls of tools."""
-    content = [message.content] if isinstance(message.content, str) else message.content
-    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
-    return {"role": message.type, "content": [part for part in parts if is_known(part)], "name": message.name}
+def _lines(messages: list[AnyMessage]) -> list[ClientMessage]:
+    return lines_of({"role": one.type, "content": one.content, "name": one.name} for one in messages)

@@ -1,7 +1,12 @@
-"""Memories as a section of a foreign prompt. Knows no framework."""
+"""Memories as a section of a foreign prompt, and the lines of a foreign chat. Knows no framework."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ld_agent.backbones.client_message import ClientMessage, client_message
+from ld_agent.backbones.reasoning import is_known
 from ld_agent.conversation import Conversation
 from ld_agent.languages import ENGLISH
 from ld_agent.prompts import as_line, as_name
@@ -29,6 +34,24 @@ def remembered(conversation: Conversation, text: str) -> str:
     sections = [("memory", memories), ("traits", traits)]
     shown = [f"<{name}>\n" + "\n".join(lines) + f"\n</{name}>" for name, lines in sections if lines]
     return "\n".join([DATA, *shown]) if shown else ""
+
+
+def lines_of(messages: Iterable[Mapping[str, Any]]) -> list[ClientMessage]:
+    """Messages of a chat, without parts that are neither words nor media, such as calls of tools."""
+    return [line for message in messages if (line := client_message(_readable(message)))]
+
+
+def last_line(lines: Sequence[ClientMessage], role: str) -> ClientMessage | None:
+    """The last line of a role that says something."""
+    return next((line for line in reversed(lines) if line.role == role and line.text.strip()), None)
+
+
+def _readable(message: Mapping[str, Any]) -> dict[str, Any]:
+    content = message.get("content")
+    if not isinstance(content, str | None):
+        parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+        content = [part for part in parts if is_known(part)]
+    return {"role": message.get("role"), "content": content, "name": message.get("name")}
 
 
 def _origin(channel: str, said_by: tuple[str, ...] = ()) -> list[str]:

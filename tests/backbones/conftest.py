@@ -1,12 +1,11 @@
 """Tiny models and adapters that several tests share, made once."""
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stage import KEY, Call, Stage
+from stage import Call, Stage
 from tiny_models import EMBEDDED, save_adapter
 
 from ld_agent.backbones.endpoint import EndpointBackbone
@@ -34,17 +33,6 @@ def llama(tiny_llama: Path, adapters: dict[str, Path]) -> LocalBackbone:
 @pytest.fixture(scope="session")
 def embedded() -> LocalBackbone:
     return LocalBackbone(EMBEDDED, device="cpu")
-
-
-@pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with Stage() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture

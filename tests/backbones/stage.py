@@ -2,9 +2,11 @@
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+import pytest
 
 KEY = "sk-very-secret-0123456789"
 
@@ -87,3 +89,14 @@ def streams(*texts: str, finish: str | None = "stop", usage: Any = None, then: A
             call.wfile.write(b"data: [DONE]\n\n")
 
     return play
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with Stage() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()

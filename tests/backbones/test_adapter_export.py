@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
+from tiny_models import DAMAGED, damage
 
-from ld_agent.backbones.adapter_export import SETTINGS, TENSOR, WEIGHTS, export_for_llama_cpp, export_for_vllm
+from ld_agent.backbones.adapter_export import export_for_llama_cpp, export_for_vllm
+from ld_agent.backbones.local.adapter_files import SETTINGS, TENSOR, WEIGHTS
 from ld_agent.backbones.weights import _path_in_package
 from ld_agent.config import Config
-from ld_agent.errors import InputError
+from ld_agent.errors import InputError, ModelError
 from ld_agent.files import shipped_path
 
 BASE = Config().backbone.model
@@ -102,6 +104,25 @@ def test_a_tensor_that_a_server_does_not_know_is_named(adapter: Path, tmp_path: 
     save_file({tensor: np.zeros((2, 2), np.float32)}, adapter / WEIGHTS)
     with pytest.raises(InputError, match=rf"{server} does not know: {tensor}"):
         EXPORTS[server]({"extractor": str(adapter)}, out=tmp_path / "out")
+
+
+@pytest.mark.parametrize("server", EXPORTS)
+def test_an_adapter_that_is_not_whole_is_not_exported(adapter: Path, tmp_path: Path, server: str) -> None:
+    for name, (change, message) in DAMAGED.items():
+        damaged = shutil.copytree(adapter, tmp_path / name)
+        damage(damaged, change)
+        with pytest.raises(ModelError, match=rf"adapter 'extractor': .*{message}"):
+            EXPORTS[server]({"extractor": str(damaged)}, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_llama_cpp_gets_factors_in_16_bits_of_every_layer_of_the_base(adapter: Path, tmp_path: Path) -> None:
+    damage(adapter, lambda weights: {name: values.bfloat16() for name, values in weights.items()})
+    export_for_llama_cpp({"extractor": str(adapter)}, BASE, tmp_path / "out")
+    assert (tmp_path / "out" / "extractor.gguf").is_file()
+    damage(adapter, lambda weights: {name: values for name, values in weights.items() if ".layers.29." not in name})
+    with pytest.raises(ModelError, match=r"has no tensors for model\.layers\.29\.self_attn\.q_proj"):
+        export_for_llama_cpp({"extractor": str(adapter)}, BASE, tmp_path / "more")
 
 
 @pytest.mark.parametrize("server", EXPORTS)

@@ -1,12 +1,14 @@
 """LoRA adapters under the local backbone, one a row of a batch, against PEFT."""
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from local_parts import TEXTS, request, rows_of, steps_of
-from tiny_models import save_adapter, save_model
+from tiny_models import DAMAGED, Weights, damage, save_adapter, save_model
 
 from ld_agent.backbones.answer_text import answer_text
 from ld_agent.backbones.local import LocalBackbone
@@ -94,3 +96,35 @@ def test_a_missing_or_foreign_adapter_is_named(tiny_llama: Path, tmp_path: Path)
         backbone.add_adapter("x", str(dora))
     with pytest.raises(BackboneError, match=r"no adapter 'x' .*: none"):
         backbone.generate([request("a", adapter="x")])
+
+
+def without_last_layer(weights: Weights) -> Weights:
+    return {name: values for name, values in weights.items() if ".layers.1." not in name}
+
+
+def test_an_adapter_that_is_not_whole_is_refused(tiny_llama: Path, tmp_path: Path) -> None:
+    backbone = LocalBackbone(str(tiny_llama), device="cpu")
+    whole = save_adapter(tmp_path / "whole", tiny_llama, 1, ["q_proj", "v_proj"], rank_pattern={"v_proj": 3})
+    backbone.add_adapter("whole", str(whole))
+    layer = without_last_layer, r"has no tensors for model\.layers\.1\.self_attn\.q_proj, which"
+    for name, (change, message) in {**DAMAGED, "without a layer": layer}.items():
+        folder = shutil.copytree(whole, tmp_path / name)
+        damage(folder, change)
+        with pytest.raises(ModelError, match=rf"adapter 'x': .*{message}"):
+            backbone.add_adapter("x", str(folder))
+    assert backbone.generate([request("a")])
+    with pytest.raises(BackboneError, match=r"no adapter 'x' .*: whole"):
+        backbone.generate([request("a", adapter="x")])
+
+
+def test_an_adapter_for_some_layers_is_whole_without_the_others(tiny_llama: Path, tmp_path: Path) -> None:
+    backbone = LocalBackbone(str(tiny_llama), device="cpu")
+    for number, settings in enumerate(
+        ({"layers_to_transform": [0]}, {"layers_to_transform": 0}, {"exclude_modules": r".*\.1\..*"})
+    ):
+        folder = save_adapter(tmp_path / str(number), tiny_llama, 1, ["q_proj"], **settings)
+        backbone.add_adapter(str(number), str(folder))
+    file = folder / "adapter_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"target_modules": r".*\.(q|k)_proj"}))
+    with pytest.raises(ModelError, match=r"has no tensors for model\.layers\.0\.self_attn\.k_proj"):
+        backbone.add_adapter("by pattern", str(folder))

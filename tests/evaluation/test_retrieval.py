@@ -67,6 +67,19 @@ def test_only_questions_with_evidence_are_read(tmp_path: Path):
     assert case.summaries[2] == "Maya speaks. I sold my violin to Ben."
 
 
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        ["D2:1", "D3:1"],
+        [["D2:1", "D3:1"]],
+        *([joined] for joined in ("D2:1; D3:1", "(D2:1), (D3:1)", "D2:1D3:1", "D:2:1/D:3:1", "D2: 1, d3:01, D9:9, D")),
+    ],
+)
+def test_evidence_is_found_however_it_is_joined(tmp_path: Path, evidence: list[Any]):
+    [case] = load_cases(corpus(tmp_path / "c.json", qa=[{"question": "When?", "evidence": evidence, "category": 4}]))
+    assert [asked.evidence for asked in case.questions] == [{2, 3}]
+
+
 def test_figures_by_hand():
     def asked(ranking: tuple[int, ...], *sessions: str) -> Prediction:
         details = {"ranking": ranking, "milliseconds": 2.0, "category": "x", "records": "extracts"}

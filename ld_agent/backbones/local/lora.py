@@ -1,26 +1,21 @@
 """LoRA adapters in PEFT's format on one shared base, chosen per row of a batch.
 
-Reads the files that PEFT writes and computes ``base(x) + scale · B A x`` with each row's own A and B. Knows modules and
-tensors, and nothing of prompts or decoding. PEFT itself is not needed to run an adapter.
+Computes ``base(x) + scale · B A x`` with each row's own A and B. Knows modules and tensors, and nothing of prompts or
+decoding. PEFT itself is not needed to run an adapter.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from ld_agent.backbones.local.adapter_files import linear_shapes, read_adapter, read_settings
 from ld_agent.errors import ModelError
 
-_KEY = re.compile(r"base_model\.model\.(.+)\.(lora_A|lora_B)(?:\.default)?\.weight")
 PIECE = 64
 """Tokens of a prompt for which an adapter's part is computed at a time."""
 _UNSUPPORTED = {"use_dora": False, "modules_to_save": None, "bias": "none", "lora_bias": False}
@@ -80,7 +75,7 @@ class LoraAdapters:
     """Named adapters on a model; a linear module is wrapped in place once an adapter needs it."""
 
     def __init__(self, model: nn.Module, base_name: str) -> None:
-        self._model, self._base_name = model, base_name
+        self._model, self._base_name, self._linear = model, base_name, linear_shapes(model)
         self._device = next((p.device for p in model.parameters()), torch.device("cpu"))
         self._modules: dict[str, AdaptedLinear] = {}
         self._names: set[str] = set()
@@ -94,37 +89,20 @@ class LoraAdapters:
         """Read an adapter from a folder written by PEFT.
 
         Raises:
-            ModelError: no readable LoRA adapter there, one of a kind that cannot be chosen per row, or one made for
-                another base.
+            ModelError: no readable or whole LoRA adapter there, one of a kind that cannot be chosen per row, or one made
+                for another base.
         """
-        settings = _settings(name, folder)
-        weights = _weights(name, folder)
-        made_for = settings.get("base_model_name_or_path") or "an unnamed base"
-        pairs: dict[str, dict[str, Tensor]] = {}
-        for key, tensor in weights.items():
-            match = _KEY.fullmatch(key)
-            if match is None:
-                raise ModelError(
-                    f"adapter {name!r} in {folder} holds {key}, which cannot be chosen per row; "
-                    f"train LoRA on linear modules only"
-                )
-            pairs.setdefault(match[1], {})[match[2]] = tensor
-        modules = {}
-        for path, pair in pairs.items():
-            module = self._linear(path)
-            shape = None if module is None or len(pair) < 2 else _shape(module)
-            if module is None or shape != (pair["lora_B"].shape[0], pair["lora_A"].shape[1]):
-                actual = "is not a linear module there" if module is None else f"is {shape} there"
-                wanted = tuple(pair[part].shape for part in sorted(pair))
-                raise ModelError(
-                    f"adapter {name!r} in {folder} was made for {made_for}, not for {self._base_name}: "
-                    f"{path} {actual}, the adapter has {wanted}; use the adapter's own base, or tune it for this one"
-                )
-            modules[path] = module
-        for path, module in modules.items():
-            adapted = self._adapted(path, module)
-            down, up = pairs[path]["lora_A"].float(), pairs[path]["lora_B"].float() * _scale(settings, path)
-            adapted.factors[name] = Factors(down.to(self._device), up.to(self._device))
+        settings, which = read_settings(name, folder), f"adapter {name!r} in {folder}"
+        for key, plain in _UNSUPPORTED.items():
+            if settings.get(key, plain) not in (plain, None, []):
+                what = f"has {key}={settings[key]!r}, which cannot be chosen per row; train it with {key}={plain!r}"
+                raise ModelError(f"{which} {what}")
+        what = "which cannot be chosen per row; train LoRA on linear modules only"
+        adapter = read_adapter(name, folder, settings, lambda tensor: ModelError(f"{which} holds {tensor}, {what}"))
+        adapter.check_base(self._base_name, self._linear)
+        for path, (down, up) in adapter.factors.items():
+            scaled = up.float() * adapter.scale(path)
+            self._adapted(path).factors[name] = Factors(down.float().to(self._device), scaled.to(self._device))
         self._names.add(name)
         self._selected = ()
 
@@ -139,34 +117,12 @@ class LoraAdapters:
             module.down, module.up = _stacked(module.factors, chosen)
         self._selected = chosen
 
-    def _linear(self, path: str) -> nn.Module | None:
-        if path in self._modules:
-            return self._modules[path]
-        try:
-            module = self._model.get_submodule(path)
-        except AttributeError:
-            return None
-        return module if getattr(module, "weight", None) is not None and _is_linear(module) else None
-
-    def _adapted(self, path: str, module: nn.Module) -> AdaptedLinear:
-        if isinstance(module, AdaptedLinear):
-            return module
-        adapted = AdaptedLinear(module)
-        parent, _, child = path.rpartition(".")
-        setattr(self._model.get_submodule(parent), child, adapted)
-        self._modules[path] = adapted
-        return adapted
-
-
-def _is_linear(module: nn.Module) -> bool:
-    return hasattr(module, "in_features") or type(module).__name__ == "Conv1D"
-
-
-def _shape(module: nn.Module) -> tuple[int, int]:
-    base = module.base if isinstance(module, AdaptedLinear) else module
-    rows, columns = base.get_parameter("weight").shape
-    # Conv1D of the GPT-2 family keeps its weight transposed; PEFT's factors are the same either way.
-    return (columns, rows) if type(base).__name__ == "Conv1D" else (rows, columns)
+    def _adapted(self, path: str) -> AdaptedLinear:
+        if path not in self._modules:
+            parent, _, child = path.rpartition(".")
+            self._modules[path] = AdaptedLinear(self._model.get_submodule(path))
+            setattr(self._model.get_submodule(parent), child, self._modules[path])
+        return self._modules[path]
 
 
 def _stacked(factors: dict[str, Factors], rows: tuple[str | None, ...]) -> tuple[Tensor | None, Tensor | None]:
@@ -182,42 +138,3 @@ def _stacked(factors: dict[str, Factors], rows: tuple[str | None, ...]) -> tuple
             down[number, :, : len(one.down)] = one.down.T
             up[number, : len(one.down)] = one.up.T
     return down, up
-
-
-def _settings(name: str, folder: Path) -> dict[str, Any]:
-    file = folder / "adapter_config.json"
-    try:
-        settings = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as exc:
-        raise ModelError(f"adapter {name!r}: {file} cannot be read; give a folder that PEFT saved") from exc
-    if not isinstance(settings, dict) or settings.get("peft_type") != "LORA":
-        kind = settings.get("peft_type") if isinstance(settings, dict) else settings
-        raise ModelError(f"adapter {name!r} in {folder} is of type {kind!r}; only LORA is served")
-    for key, plain in _UNSUPPORTED.items():
-        if settings.get(key, plain) not in (plain, None, []):
-            raise ModelError(
-                f"adapter {name!r} in {folder} has {key}={settings[key]!r}, which cannot be chosen per row; "
-                f"train it with {key}={plain!r}"
-            )
-    return settings
-
-
-def _weights(name: str, folder: Path) -> dict[str, Tensor]:
-    file = folder / "adapter_model.safetensors"
-    try:
-        return load_file(file)
-    except (OSError, SafetensorError, RuntimeError, ValueError) as exc:
-        raise ModelError(f"adapter {name!r}: {file} cannot be read ({exc}); save the adapter again") from exc
-
-
-def _scale(settings: dict[str, Any], path: str) -> float:
-    rank = _by_pattern(settings.get("rank_pattern"), path, settings["r"])
-    alpha = _by_pattern(settings.get("alpha_pattern"), path, settings.get("lora_alpha", 8))
-    return float(alpha / (rank**0.5 if settings.get("use_rslora") else rank))
-
-
-def _by_pattern(patterns: dict[str, float] | None, path: str, default: float) -> float:
-    for pattern, value in (patterns or {}).items():
-        if re.match(rf"(.*\.)?({pattern})$", path):
-            return value
-    return default

@@ -77,7 +77,7 @@ def test_only_questions_with_evidence_are_read(tmp_path: Path):
 )
 def test_evidence_is_found_however_it_is_joined(tmp_path: Path, evidence: list[Any]):
     [case] = load_cases(corpus(tmp_path / "c.json", qa=[{"question": "When?", "evidence": evidence, "category": 4}]))
-    assert [asked.evidence for asked in case.questions] == [{2, 3}]
+    assert case.questions == (Asked("When?", frozenset({2, 3}), "single-hop"),)
 
 
 def test_figures_by_hand():

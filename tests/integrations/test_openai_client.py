@@ -101,7 +101,7 @@ def test_a_stream_is_stored_at_its_end_or_as_far_as_it_was_read(client: openai.O
     for chunk in raw.parse():
         if chunk.choices[0].finish_reason:
             break
-    assert [text for speaker, text in said(agent) if speaker == "Sam"] == ["Forty.", "Fifty", "Sixty."]
+    assert [text for speaker, text in said(agent) if speaker == "Sam"] == ["Forty.", "Fifty ", "Sixty."]
     assert len(said(agent)) == 6
 
 

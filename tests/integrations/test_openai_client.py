@@ -59,7 +59,9 @@ def test_what_is_remembered_is_in_the_prompt_and_the_turn_is_stored(client: open
 def test_the_page_shows_it(agent: Agent, client: openai.OpenAI, stage: Stage):
     stage.plays = [says("Forty.")]
     [block] = [b for b in blocks(ROOT / "docs" / "frameworks.md", "python") if "remembering(" in b]
-    exec(block, {"agent": agent})
+    names: dict[str, Any] = {"agent": agent}
+    exec(block, names)
+    names["client"].chat.completions.create(model="m", messages=[HIVES])
     assert "forty hives" in stage.bodies[0]["messages"][0]["content"]
     assert said(agent)[-1] == ("Sam", "Forty.")
 

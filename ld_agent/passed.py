@@ -30,7 +30,7 @@ class Passed:
 
     Attributes:
         media: the images and files of each line, as parts of OpenAI's protocol.
-        parameters: the client's tools, as in the request's JSON.
+        parameters: the client's tools and its ``response_format``, as in the request's JSON of chat completions.
         asides: calls and results of tools, in order.
         begun: how the reply begins, which is to be continued.
     """
@@ -39,6 +39,11 @@ class Passed:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     asides: tuple[Aside, ...] = ()
     begun: str = ""
+
+    @property
+    def formatted(self) -> bool:
+        """Whether the reply has the client's form, such as JSON: nothing else may stand in it, nor be taken out."""
+        return "response_format" in self.parameters
 
 
 NOTHING_PASSED = Passed()

@@ -343,9 +343,8 @@ class Turn:
         None: the reply may state facts that were asked for, again.
         """
         resources, agent = self.relation.resources, self.relation.agent_name
-        if resources.config.modules.generator.repeats or asks_for_facts(
-            self.heard.text, self.relation.models.language.reading
-        ):
+        free = resources.config.modules.generator.repeats or self.options.passed.formatted
+        if free or asks_for_facts(self.heard.text, self.relation.models.language.reading):
             return None
         lately = resources.store.latest_utterances(self.relation.key, LATEST)
         said = [u.text for u in (*lately, *self.cache.utterances) if u.speaker == agent]

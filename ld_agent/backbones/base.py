@@ -21,9 +21,12 @@ _LACKS: Mapping[str, str] = {
     "tool": "the model called a tool instead of answering; switch tools off at the endpoint, or use another model",
     "empty": "the endpoint gave an empty answer; check the server's log and backbone.model",
 }
+FORMAT = "response_format"
+"""The parameter of a call that says in which form to answer."""
 NOT_PASSED: Mapping[str, str] = {
     "media": "the model takes no images or files; it was told where they stand",
     "tools": "the model takes no tools; it was not told of them",
+    "format": "the model takes no response_format; it was not told of it",
 }
 
 
@@ -58,7 +61,7 @@ class Request:
         on_text: called with each piece of the answer as it is generated.
         cacheable_prefix: leading messages that are constant over many calls, worth keeping encoded; a hint only.
         read: applied to the answer before it is parsed; see `Language.canonical`.
-        parameters: of an endpoint's call, as the client gave them: its tools.
+        parameters: of an endpoint's call, as the client gave them: its tools, ``response_format``.
     """
 
     messages: tuple[Message, ...]
@@ -77,9 +80,13 @@ class Request:
 
     @property
     def passes(self) -> tuple[str, ...]:
-        """What only some models take of this request: "media", "tools"."""
-        media = any(message.media for message in self.messages)
-        return (*(("media",) if media else ()), *(("tools",) if self.parameters else ()))
+        """What only some models take of this request: "media", "tools", "format"."""
+        there = {
+            "media": any(message.media for message in self.messages),
+            "tools": "tools" in self.parameters,
+            "format": FORMAT in self.parameters,
+        }
+        return tuple(what for what, is_there in there.items() if is_there)
 
 
 @dataclass(frozen=True, slots=True)

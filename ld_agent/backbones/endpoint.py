@@ -19,7 +19,7 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
-from ld_agent.backbones.base import NOT_PASSED, Completion, Lack, Message, Request
+from ld_agent.backbones.base import FORMAT, NOT_PASSED, Completion, Lack, Message, Request
 from ld_agent.backbones.client_message import tool_calls
 from ld_agent.backbones.reasoning import OMITTED, split
 from ld_agent.backbones.wire import (
@@ -91,7 +91,7 @@ class EndpointBackbone:
         pause: coroutine that waits the given seconds between two tries.
 
     Attributes:
-        passes_on: images, files and tools of a client are sent as they came; without those that the endpoint refuses.
+        passes_on: images, files, tools and a format of a client are sent as they came; without those that the endpoint refuses.
 
     Raises:
         ModelError: the ``openai`` package is missing, no key is set, or base_url is not an http address.
@@ -133,7 +133,7 @@ class EndpointBackbone:
         self.context_window = context_window or DEFAULT_WINDOW
         self._pause = pause
         self._refused: dict[str, set[str]] = {}
-        self._without_system: set[str] = set()  # models that refuse the role
+        self._never: set[tuple[str, str]] = set()  # models and what they refuse: the role "system", a "format"
         self._openai = openai
         # _call keeps the deadline of an answer: the client's timeout restarts with every keep-alive byte. The client's retries
         # cannot be told from a timeout, and ignore `Retry-After: 0`.
@@ -207,20 +207,19 @@ class EndpointBackbone:
             )
         shown: list[str] = []
         failures, model = 0, self._served_name(request)
-        without = ["system"] if model in self._without_system else []
+        without = [what for what in ("system", "format") if (model, what) in self._never]
         while True:
             parameters = self._parameters(request, without)
             try:
                 async with self._slots:
                     completion = await self._call(request, parameters, shown, pieces)
-                if "system" in without:
-                    self._without_system.add(model)
-                return replace(completion, notes=tuple(NOT_PASSED[what] for what in without if what in NOT_PASSED))
+                self._never |= {(model, what) for what in without if what in ("system", "format")}
+                return replace(completion, notes=tuple(NOT_PASSED[what] for what in without if what in request.passes))
             except self._openai.OpenAIError as exc:
                 if self._leave_out_refused(parameters, exc):
                     continue
                 status = getattr(exc, "status_code", None)
-                if what := refused(parameters, bool(request.parameters), status, said(exc), without):
+                if what := refused(parameters, request, status, said(exc), without):
                     without.append(what)
                     continue
                 wait = self._wait_before_retry(exc, failures)
@@ -286,7 +285,7 @@ class EndpointBackbone:
 
     def _counted(self, request: Request, text: str, finish: Any, usage: Any, made: Sequence[Any]) -> Completion:
         answer = split(text)
-        calls = tool_calls([call.to_dict() for call in made]) if request.parameters else ()
+        calls = tool_calls([call.to_dict() for call in made]) if "tools" in request.passes else ()
         lack: Lack = (
             "" if answer.text.strip() or calls else _LACKS.get(finish, "reasoning" if answer.reasoned else "empty")
         )
@@ -311,8 +310,10 @@ class EndpointBackbone:
             "temperature": request.temperature,
             "seed": request.seed,
             self._length_name: request.max_new_tokens,
-            **({} if "tools" in without else request.parameters),
         }
+        for name, value in request.parameters.items():
+            if ("format" if name == FORMAT else "tools") not in without:
+                parameters[name] = value
         if request.top_p is not None and request.temperature > 0:
             parameters["top_p"] = request.top_p
         penalty = request.repetition_penalty  # unknown to OpenAI, but supported by vLLM and others

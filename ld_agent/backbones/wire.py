@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ld_agent.backbones.answer_text import disarmed
-from ld_agent.backbones.base import Message
+from ld_agent.backbones.base import FORMAT, Message, Request
 from ld_agent.backbones.reasoning import OMITTED, text_of
 from ld_agent.errors import ModelError
 
@@ -29,6 +29,7 @@ _PIECES = re.compile(r"(?P<word>[A-Z]?[a-z]+|  +)|(?P<capitals>[A-Z]+)|(?P<rest>
 _CHARACTERS_A_TOKEN = {"word": 3, "capitals": 2, "rest": 1}
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 _WORDS = {
+    "format": (FORMAT, "json_schema", "json_object", "json mode", "structured output"),
     "media": ("image", "audio", "video", "file", "modal", "vision", "content", "string"),
     "tools": ("tool", "function"),
     "begun": ("assistant", "last message", "prefix", "prefill"),
@@ -117,17 +118,17 @@ def _on_wire(message: Message, without_media: bool) -> dict[str, Any]:
     return {**given, "content": [{"type": "text", "text": text}, *message.media]}
 
 
-def refused(sent: Mapping[str, Any], tools: bool, status: int | None, said: str, without: Collection[str]) -> str:
-    """What of a call an endpoint may have refused, by the words of its error: one of those of `on_wire`; "": nothing.
+def refused(sent: Mapping[str, Any], request: Request, status: int | None, said: str, without: Collection[str]) -> str:
+    """What of a call an endpoint may have refused, by the words of its error: "format" or one of those of `on_wire`; "": nothing.
 
     Args:
-        tools: the call has the client's tools.
         without: what it was already called without.
     """
     messages, said = sent["messages"], said.casefold()
     there = {
+        "format": "format" in request.passes,
         "media": any(isinstance(m["content"], list) for m in messages),
-        "tools": tools or any(m["role"] == "tool" for m in messages),
+        "tools": "tools" in request.passes or any(m["role"] == "tool" for m in messages),
         "begun": messages[-1]["role"] == "assistant",
         "system": any(m["role"] == "system" for m in messages),
     }

@@ -14,7 +14,7 @@ from langchain_core.messages import AnyMessage, SystemMessage
 
 from ld_agent.backbones.client_message import ClientMessage
 from ld_agent.conversation import Conversation
-from ld_agent.integrations.remembered import last_line, lines_of, remembered
+from ld_agent.integrations.remembered import last_line, lines_of, remembered, speaker_of
 
 
 class MemoryMiddleware(AgentMiddleware[Any, Any]):
@@ -52,7 +52,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any]):
     def _keep(self, messages: list[AnyMessage]) -> None:
         lines = _lines(messages)
         if said := last_line(lines, "user"):
-            self._conversation.observe(said.text, self._person or said.name or None)
+            self._conversation.observe(said.text, self._person or speaker_of(said, self._conversation))
         if (answer := last_line(lines[-1:], "assistant")) and said:
             self._conversation.observe(answer.text, self._conversation.agent_name)
         self._conversation.learn_later()

@@ -23,7 +23,7 @@ from ld_agent.backbones.client_message import ClientMessage
 from ld_agent.config import load_config
 from ld_agent.conversation import Conversation
 from ld_agent.errors import LDAgentError
-from ld_agent.integrations.remembered import last_line, lines_of, remembered
+from ld_agent.integrations.remembered import last_line, lines_of, remembered, speaker_of
 
 Client = TypeVar("Client", OpenAI, AsyncOpenAI)
 Call = Callable[..., Any]
@@ -152,7 +152,7 @@ class _Turn:
             try:
                 conversation = self._memory.conversation
                 for line in self._said:
-                    conversation.observe(line.text, line.name or None)
+                    conversation.observe(line.text, speaker_of(line, conversation))
                 if text.strip():
                     conversation.observe(self._begun + text, conversation.agent_name)
                 conversation.learn_later()

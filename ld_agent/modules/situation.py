@@ -64,9 +64,11 @@ class Situation:
 
     @property
     def asks_from_memory(self) -> bool:
-        """Whether only the memory can answer: no tool has, no image came with the question, and no reply has begun."""
+        """Whether only the memory can answer, in its words: no tool has, no image came with the question, no reply has begun."""
         other = (*(aside.after for aside in self.passed.asides), *(line for line, _ in self.passed.media))
-        return not self.passed.begun and all(line not in (self.heard.text, "") for line in other)
+        return not (self.passed.begun or self.passed.formatted) and all(
+            line not in (self.heard.text, "") for line in other
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,14 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from stage import KEY, Call, echoes, fails, hangs, says, sends, streams
 
-from ld_agent.backbones.base import Message, Request
+from ld_agent.backbones.base import NOT_PASSED, Message, Request
 from ld_agent.backbones.endpoint import EndpointBackbone
 from ld_agent.backbones.weights import resolve_model
 from ld_agent.backbones.wire import as_plain_text, quoted
@@ -422,6 +423,20 @@ def test_a_system_message_that_is_refused_opens_the_users_from_then_on(stage, co
     assert [m["role"] for m in stage.bodies[-1]["messages"]] == ["user", "assistant", "user"]
     assert stage.bodies[-1]["messages"][0]["content"] == "Be kind.\n\nHi"
     assert (len(stage.bodies), pauses) == (3, [])
+
+
+def test_a_format_that_is_refused_is_left_out_from_then_on_and_said(stage, connect):
+    def strict(call: Call) -> None:
+        refused = call.body.get("response_format", {}).get("type") == "json_schema"
+        fails(400, {"message": "'response_format.type' must be 'text'"})(call) if refused else echoes(call)
+
+    backbone = connect(strict)
+    asked = replace(ask("a"), parameters={"response_format": {"type": "json_schema"}})
+    for _ in range(2):
+        [answer] = backbone.generate([asked])
+        assert (answer.text, answer.notes) == ("a", (NOT_PASSED["format"],))
+    assert backbone.generate([ask("b")])[0].notes == ()
+    assert [("response_format" in body) for body in stage.bodies] == [True, False, False, False]
 
 
 def test_an_error_that_only_mentions_a_system_is_reported_and_nothing_is_remembered(stage, connect):

@@ -86,7 +86,9 @@ def test_a_chat_with_tools_images_and_names_is_stored_as_it_goes_on(client: open
     assert stage.bodies[1]["messages"][1]["content"][1] == image
     assert "forty hives" in stage.bodies[1]["messages"][0]["content"][1]["text"]
     with_timeout = client.with_options(timeout=5)
-    with_timeout.chat.completions.create(model="m", messages=[*messages, {"role": "user", "content": "Thanks!"}])
+    with_timeout.chat.completions.create(
+        model="m", messages=[*messages, {"role": "user", "name": "SAM", "content": "Thanks!"}]
+    )
     assert said(agent) == [
         ("Lena", "Here.\n[image]"), ("User", "Is it warm?"), ("Sam", "12 degrees."), ("User", "Thanks!"), ("Sam", "Nice."),
     ]  # fmt: skip

@@ -7,12 +7,13 @@ from typing import Any
 
 import httpx
 import pytest
-from agent_parts import confessed
+from agent_parts import CHECKED, confessed
 from backbones.stage import Call, Stage, fails, says, sends, streams
 from openai import AsyncOpenAI
+from pydantic import BaseModel
 from server_parts import IMAGE, WEATHER, Client, Served, events, text
 
-from ld_agent.backbones.base import Message, Request
+from ld_agent.backbones.base import NOT_PASSED, Message, Request
 from ld_agent.backbones.endpoint import EndpointBackbone
 from ld_agent.modules.situation import with_passed
 from ld_agent.passed import Passed
@@ -246,6 +247,38 @@ def reached(endpoint: Stage, served: Served) -> Iterator[Callable[[Client], Asyn
 
     yield connect
     backbone.close()
+
+
+async def test_a_form_of_the_reply_reaches_an_endpoint_and_nothing_else_stands_in_it(
+    served: Served, endpoint: Stage, reached: Any
+):
+    """With a check that doubts everything, and a reply that repeats itself."""
+
+    class Color(BaseModel):
+        color: str
+        again: str
+
+    said = json.dumps({"color": "I do love the colour green. I do love the colour green.", "again": "I"})
+    endpoint.plays = [says(said)]
+    async with served({"extractor": confessed}, checks=CHECKED) as client:
+        openai = reached(client)
+        question: Any = [{"role": "user", "content": "What is my favourite colour?"}]
+        for _ in range(2):
+            done = await openai.chat.completions.parse(model="default", messages=question, response_format=Color)
+            assert done.choices[0].message.parsed.again == "I"
+        response = await openai.responses.parse(model="default", input="I love green.", text_format=Color)
+        assert response.output_parsed.color.endswith("green.")
+        forms = [body["response_format"] for body in endpoint.bodies]
+        assert forms[0] == forms[-1]
+        assert forms[0]["json_schema"]["schema"]["required"] == ["color", "again"]
+        endpoint.plays = [says("Green.")]
+        await openai.responses.create(model="default", input="And?", text={"format": {"type": "text"}})
+        assert "response_format" not in endpoint.bodies[-1]
+
+
+async def test_a_form_that_the_model_does_not_take_is_said(client: Client):
+    sent = await client.chat("What?", response_format={"type": "json_object"})
+    assert NOT_PASSED["format"] in sent.json()["ld_agent"]["notes"]
 
 
 async def test_images_reach_an_endpoint_untouched_in_every_turn(served: Served, endpoint: Stage, reached: Any):

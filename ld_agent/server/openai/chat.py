@@ -31,6 +31,11 @@ class ChatRequest(AgentRequest):
     max_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
     max_completion_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
     n: Annotated[int | None, Field(ge=1, le=1)] = None
+    response_format: dict[str, Any] | None = None
+
+    @property
+    def format(self) -> dict[str, Any] | None:
+        return self.response_format
 
 
 class Usage(BaseModel):
@@ -109,7 +114,7 @@ async def chat_completions(
     """
     check_model(request, body.model)
     whom = body.addressed(request)
-    chat = read_chat([m.model_dump(exclude_unset=True) for m in body.messages], body.of_tools)
+    chat = read_chat([m.model_dump(exclude_unset=True) for m in body.messages], body.passed_on)
     task = is_task(chat.lines, chat.instructions, bool(body.stream))
     asked = Asked(
         None if whom.person is None or task else caller.conversation_id(whom.person),

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Header, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from ld_agent.backbones.base import FORMAT
 from ld_agent.backbones.client_message import ClientMessage, client_messages
 from ld_agent.errors import InputError
 from ld_agent.passed import Aside, Passed
@@ -83,6 +84,17 @@ class AgentRequest(BaseModel):
         return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()
 
     @property
+    def format(self) -> dict[str, Any] | None:
+        """The form of the reply, as in chat completions; None: text."""
+        return None
+
+    @property
+    def passed_on(self) -> dict[str, Any]:
+        """The parameters for the model's call."""
+        form = self.format or {}
+        return self.of_tools | ({FORMAT: form} if form.get("type", "text") != "text" else {})
+
+    @property
     def of_tools(self) -> dict[str, Any]:
         """The parameters for chat completions, where a tool has an object of its own; only of tools that the client runs."""
         given = {name: getattr(self, name) for name in TOOLS if getattr(self, name) is not None}
@@ -93,17 +105,18 @@ class AgentRequest(BaseModel):
                 kind = str(kind)[:40]
                 text = f"tools[{number}]: type {kind!r} is not supported; give tools of type function or custom"
                 raise ApiError(400, text, "unsupported_tool", "tools")
-        given["tools"] = [_nested(tool) for tool in self.tools]
+        given["tools"] = [nested(tool) for tool in self.tools]
         if isinstance(self.tool_choice, dict):
-            given["tool_choice"] = _nested(self.tool_choice)
+            given["tool_choice"] = nested(self.tool_choice)
         return given
 
 
-def _nested(tool: Mapping[str, Any]) -> dict[str, Any]:
-    kind = tool.get("type")
-    if kind not in KINDS_OF_TOOLS or kind in tool:
-        return dict(tool)
-    return {"type": kind, kind: {key: value for key, value in tool.items() if key != "type"}}
+def nested(given: Mapping[str, Any], kinds: Sequence[str] = KINDS_OF_TOOLS) -> dict[str, Any]:
+    """A tool or format of responses as in chat completions, where what these kinds say has an object of its own."""
+    kind = given.get("type")
+    if kind not in kinds or kind in given:
+        return dict(given)
+    return {"type": kind, kind: {key: value for key, value in given.items() if key != "type"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +136,16 @@ class Chat:
 
 
 def read_chat(
-    given: Sequence[Mapping[str, Any]], of_tools: Mapping[str, Any], where: str = "messages", *, continues: bool = False
+    given: Sequence[Mapping[str, Any]],
+    passed_on: Mapping[str, Any],
+    where: str = "messages",
+    *,
+    continues: bool = False,
 ) -> Chat:
     """Read a request's messages or items, or refuse them.
 
     Args:
-        of_tools: parameters for the model's call.
+        passed_on: parameters for the model's call.
         where: the field that holds them, for errors.
         continues: the request may consist of tools' results alone.
     """
@@ -155,7 +172,7 @@ def read_chat(
     said = tuple(
         Line(m.role == "assistant", m.text, "" if m.role == "assistant" else usable_name(m.name)) for m in lines
     )
-    return Chat(said, instructions, Passed(media, of_tools, asides, "\n".join(m.text for m in begun)))
+    return Chat(said, instructions, Passed(media, passed_on, asides, "\n".join(m.text for m in begun)))
 
 
 def _check(messages: Sequence[ClientMessage], where: str) -> None:

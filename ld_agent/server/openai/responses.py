@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ld_agent.server.errors import ERRORS, ApiError
 from ld_agent.server.identity import HEADERS, MEMORY_HEADER, Caller, ChatCaller, checked_id
 from ld_agent.server.openai.chat import check_model
-from ld_agent.server.openai.reading import AgentRequest, Content, IdempotencyKey, Text, read_chat
+from ld_agent.server.openai.reading import AgentRequest, Content, IdempotencyKey, Text, nested, read_chat
 from ld_agent.server.openai.sending import event, sent
 from ld_agent.server.openai.turns import CUT_OFF, Answered, Asked, new_id
 from ld_agent.server.service import Service
@@ -37,6 +37,10 @@ class ConversationRef(BaseModel):
     id: ResponseId
 
 
+class TextOptions(BaseModel):
+    format: dict[str, Any] | None = None
+
+
 class ResponseRequest(AgentRequest):
     """The fields of OpenAI's protocol that are used here; others are ignored."""
 
@@ -45,6 +49,12 @@ class ResponseRequest(AgentRequest):
     previous_response_id: ResponseId | None = None
     conversation: ResponseId | ConversationRef | None = None
     max_output_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
+    text: TextOptions | None = None
+
+    @property
+    def format(self) -> dict[str, Any] | None:
+        form = self.text.format if self.text else None
+        return nested(form, ("json_schema",)) if form else None
 
 
 class ResponseBody(BaseModel):
@@ -123,7 +133,7 @@ async def _asked(request: Request, body: ResponseRequest, caller: Caller, idempo
         conversation, thread = of_answer, answer.thread
     messages = [InputItem(role="user", content=body.input)] if isinstance(body.input, str) else body.input
     given = [m.model_dump(exclude_unset=True) for m in messages]
-    chat = read_chat(given, body.of_tools, "input", continues=conversation is not None)
+    chat = read_chat(given, body.passed_on, "input", continues=conversation is not None)
     instructions = "\n\n".join(text for text in (body.instructions or "", chat.instructions) if text.strip())
     return Asked(
         conversation,

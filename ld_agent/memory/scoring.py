@@ -134,6 +134,7 @@ class Scorer:
         bound: what the number must exceed; None: γ.
         needs_passages: uses the utterances behind each record, not only its summary.
         first_look: weights for choosing candidates before their passages are read; None: rank all records.
+        most: the score of a record all of whose terms are 1.
     """
 
     name: str
@@ -144,6 +145,7 @@ class Scorer:
     bound: float | None = None
     needs_passages: bool = False
     first_look: Mapping[str, float] | None = None
+    most: float = 1.0
 
     def admits(self, terms: Terms, gamma: float) -> NDArray[np.bool_]:
         """(n,) whether each record is eligible."""
@@ -160,7 +162,7 @@ class Scorer:
 SCORERS: dict[str, Scorer] = {
     one.name: one
     for one in (
-        Scorer("paper", paper_score, "λ (s_sem + s_top)"),
+        Scorer("paper", paper_score, "λ (s_sem + s_top)", most=2.0),
         Scorer(
             "hybrid",
             hybrid_score,
@@ -169,6 +171,7 @@ SCORERS: dict[str, Scorer] = {
             decided_by_is="the cosine of the summary or its nearest passage",
             needs_passages=True,
             first_look=FIRST_LOOK,
+            most=sum(WEIGHTS.values()) + TIME,
         ),
         Scorer("dense", dense_score, "s_sem"),
         Scorer(

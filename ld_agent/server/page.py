@@ -3,57 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.middleware.gzip import GZipMiddleware
-from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from fastapi.responses import RedirectResponse, Response, StreamingResponse
 from fastapi.staticfiles import StaticFiles
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from ld_agent.conversation import Conversation
-from ld_agent.server import page_data
+from ld_agent.server import page_data, talk
 from ld_agent.server.errors import ApiError
-from ld_agent.server.logins import Login, NotLoggedInError, fields_of, form_of
-from ld_agent.server.service import Known, Service
+from ld_agent.server.logins import NotLoggedInError, fields_of, form_of
+from ld_agent.server.page_frame import HERE, SECURITY, About, Visitor, back, error_page, shown
+from ld_agent.server.service import Known
+from ld_agent.types import Recalled, Utterance
 
-HERE = Path(__file__).parent
 PEOPLE = 50
 MOST_MATCHES = 50
+RECALLED = 10
 TRAITS = 40
-SECURITY = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # with "no-referrer", Chromium sends forms with the origin "null"
-    "Cache-Control": "no-store",
-}
-pages = Environment(
-    loader=FileSystemLoader(HERE / "templates"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-pages.filters |= {
-    "day": page_data.day,
-    "marked": page_data.marked,
-    "bars": page_data.bars,
-    "path": lambda t: quote(t, safe=""),
-}
 router = APIRouter(include_in_schema=False)
 
 
 def install(app: FastAPI) -> None:
     """Add the page to the application."""
     app.include_router(router)
+    app.include_router(talk.router)
     # Pages are not compressed: their lengths would tell about the tokens in them.
     app.mount("/static", GZipMiddleware(StaticFiles(directory=HERE / "static"), compresslevel=6))
 
@@ -64,64 +41,6 @@ def install(app: FastAPI) -> None:
         if "hx-request" in request.headers:  # the whole page goes there, not the part that was asked for
             return Response(status_code=401, headers=SECURITY | {"HX-Redirect": "/login"})
         return RedirectResponse("/login", 303)
-
-
-def error_page(request: Request, error: ApiError) -> Response:
-    """An error for a person to read: a page, or a line within what htmx asked to replace."""
-    if "hx-request" in request.headers:
-        line = Markup('<p role="alert" class="problem">{}</p>').format(error.message)
-        return HTMLResponse(line, error.status, SECURITY | {"HX-Reswap": "beforeend"})
-    return shown(request, "error.html", None, error.status, message=error.message)
-
-
-async def logged_in(request: Request) -> Login:
-    login: Login = request.app.state.logins.find(request)
-    request.state.caller = login.caller
-    request.app.state.rates.count(login.caller)
-    return login
-
-
-Visitor = Annotated[Login, Depends(logged_in)]
-
-
-def shown(request: Request, template: str, login: Login | None, status: int = 200, **values: Any) -> HTMLResponse:
-    """A page, or a part of one for htmx."""
-    values |= {
-        "csrf": login.csrf if login else "",
-        "tenant": login.caller.tenant if login else "",
-        "login": login is not None,
-    }
-    service: Service = request.app.state.service
-    return HTMLResponse(pages.get_template(template).render(model=service.model, **values), status, SECURITY)
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """The person a page is about."""
-
-    request: Request
-    login: Login
-    whose: Known
-
-    @property
-    def is_part(self) -> bool:
-        """Whether htmx asks for a part of the page."""
-        return "hx-request" in self.request.headers
-
-    def explained(self) -> set[str]:
-        """The ids of the replies that can be explained."""
-        return {utterance for owner, utterance in list(self.whose.service.explained) if owner == self.whose.id}
-
-    def show(self, template: str, **values: Any) -> HTMLResponse:
-        return shown(self.request, template, self.login, person=self.whose.person, **values)
-
-
-async def subject(request: Request, login: Visitor, person: str) -> Subject:
-    service: Service = request.app.state.service
-    return Subject(request, login, await service.known(login.caller.conversation_id(person)))
-
-
-About = Annotated[Subject, Depends(subject)]
 
 
 # ---- logging in
@@ -175,7 +94,7 @@ def people(
 def timeline(about: About, before: Annotated[int | None, Query(ge=1, le=2**62)] = None) -> Response:
     entries, following = page_data.timeline(about.whose, before)
     part = "_sessions.html" if before is not None else "timeline.html"
-    return about.show(part, entries=entries, following=following, tab="timeline")
+    return about.show(part, entries=entries, following=following, tab="about")
 
 
 @router.get("/people/{person}/live")
@@ -213,34 +132,35 @@ def traits(about: About, after: Annotated[int, Query(ge=0, le=2**62)] = 0) -> Re
     )
 
 
-@router.get("/people/{person}/ask")
-async def ask(about: About, q: Annotated[str, Query(max_length=2000)] = "") -> Response:
-    hits, quoted, whose = [], {}, about.whose
-    if q.strip():
-        conversation = await whose.service.open(whose.id, "")
-        hits = await whose.service.inside(conversation, lambda: conversation.recall(q, k=10))
-        quoted = await whose.service.brief(lambda: page_data.passages(whose, hits, q))
-    return about.show("ask.html", q=q, found=hits, quoted=quoted, tab="ask")
-
-
 @router.get("/people/{person}/search")
-def search(about: About, q: Annotated[str, Query(max_length=2000)] = "") -> Response:
-    directory = about.whose.service.directory
-    said = directory.search(about.whose.key, q.strip(), MOST_MATCHES) if q.strip() else []
-    return about.show("search.html", q=q, said=said, tab="search")
+async def search(about: About, q: Annotated[str, Query(max_length=2000)] = "") -> Response:
+    """What a text would recall, and why; then the lines that contain it."""
+    whose, service, text = about.whose, about.whose.service, q.strip()
+    conversation = await service.open(whose.id, "")
+    hits, why, said = list[Recalled](), list[page_data.Because](), list[Utterance]()
+    if text:
+        hits = await service.inside(conversation, lambda: conversation.recall(text, k=RECALLED))
+        why = await service.brief(lambda: page_data.because(whose, conversation, text, hits))
+        said = await service.brief(lambda: service.directory.search(whose.key, text, MOST_MATCHES))
+    reading = conversation.relation.models.language.reading
+    mark = lambda line: page_data.marked(line, text, reading)  # noqa: E731
+    return about.show("search.html", q=q, because=why, said=said, mark=mark, tab="search")
 
 
 @router.get("/people/{person}/replies/{utterance}")
-def reply(about: About, utterance: str) -> Response:
-    store, key = about.whose.store, about.whose.key
-    explained = about.whose.service.explained.get((about.whose.id, utterance))
+async def reply(about: About, utterance: str) -> Response:
+    whose, service = about.whose, about.whose.service
+    explained = service.explained.get((whose.id, utterance))
+    conversation = await service.open(whose.id, "")
+    hits = explained.recalled if explained else whose.store.recalled_by(whose.key, utterance)
+    query = explained.heard.text if explained else ""
     return about.show(
         "reply.html",
         reply=explained,
-        said=store.utterances_by_id(key, [utterance]).get(utterance),
-        recalled=store.recalled_by(key, utterance),
+        said=whose.store.utterances_by_id(whose.key, [utterance]).get(utterance),
+        because=await service.brief(lambda: page_data.because(whose, conversation, query, hits)),
         shown=page_data.in_prompt(explained) if explained is not None else set(),
-        tab="timeline",
+        tab="about",
     )
 
 
@@ -268,12 +188,14 @@ async def change(about: About, target: str, action: str) -> Response:
         raise ApiError(404, f"no action {action[:40]!r}; edit, pin, unpin or forget", "unknown_action")
     await whose.service.change(whose, target, changes[action])
     if not about.is_part:
-        return RedirectResponse(f"/people/{quote(whose.person, safe='')}", 303)
-    return about.show("_memory.html", memory=await whose.service.brief(lambda: _memory(whose, target)))
+        return back(about.request, f"/people/{quote(whose.person, safe='')}")
+    return about.show("_memory.html", memory=await whose.service.brief(lambda: _memory(whose, target)), focus=action)
 
 
 def _memory(whose: Known, target: str) -> Any:
-    """A record or trait by its id; None: it is gone."""
+    """A record, trait or utterance by its id; None: it is gone."""
+    if target.startswith("u"):
+        return whose.store.utterances_by_id(whose.key, [target]).get(target)
     traits = [trait for trait, _ in whose.store.personas(whose.key).traits()] if target.startswith("t") else []
     return next((memory for memory in traits or whose.store.records(whose.key) if memory.id == target), None)
 

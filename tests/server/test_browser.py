@@ -102,7 +102,7 @@ def test_a_refused_change_is_reported_next_to_it(page: Any, problems: list[str])
 def test_why_a_reply(page: Any):
     page.goto("/people/ann")
     page.locator("#now").get_by_role("link", name="why?").first.click()
-    page.get_by_role("heading", name="The prompt as sent").wait_for()
+    page.get_by_text("The prompt as sent").click()
     assert "You are Sam" in page.locator("pre").first.inner_text()
 
 
@@ -135,11 +135,14 @@ def test_every_button_works(browser: Any, request: pytest.FixtureRequest, with_k
     memory.get_by_text("Edit").click()
     memory.get_by_label("Text").fill("Ann keeps sixty hives.")
     press(page, "Save", "Ann keeps sixty hives.")
-    for path, field, button in (("search", "Utterances containing", "Search"), ("ask", "What would be", "Ask")):
-        page.goto(f"/people/ann/{path}")
-        page.get_by_label(field).fill("hives")
-        page.get_by_role("button", name=button, exact=True).click()
-        page.locator("mark").first.wait_for()
+    page.goto("/people/ann/search")
+    page.get_by_label("Ask, or search").fill("hives")
+    page.get_by_role("button", name="Search", exact=True).click()
+    page.locator("mark").first.wait_for()
+    page.get_by_role("link", name="Talk").click()
+    page.get_by_label("Say something").fill("I also keep ants.")
+    page.get_by_role("button", name="Send").click()
+    page.locator("#lines .agent").filter(has_text="How nice.").last.wait_for()
     said = {"utterances": [{"text": "I row."}], "end_session": True}
     server.post("/v1/memory/people/zoe/observe", said, **({"Authorization": f"Bearer {key}"} if key else {}))
     page.goto("/people/zoe")
@@ -162,6 +165,51 @@ def press(page: Any, name: str, shown: str) -> None:
     page.locator("article.memory").last.filter(has_text=shown).wait_for()
 
 
+def test_talking_with_the_memory_beside(page: Any):
+    page.goto("/talk?person=ann")
+    page.keyboard.type("What about my bee hives?")  # the field has the focus
+    page.keyboard.press("Enter")
+    beside = page.locator("#beside")
+    beside.get_by_text("Because you said").first.wait_for()
+    page.locator("#learned").get_by_text("I keep bees.").or_(page.get_by_text("Nothing new about you.")).wait_for()
+    assert page.locator("#lines .line").last.locator(".text").inner_text() == "How nice."
+    assert page.evaluate("document.activeElement.id") == "text"
+    memory = beside.locator("article").first
+    memory.get_by_role("button", name=re.compile("^Pin")).click()
+    memory.get_by_role("button", name=re.compile("^Unpin")).click()
+    memory.get_by_role("button", name=re.compile("^Pin")).wait_for()
+    assert page.evaluate("document.activeElement.textContent") == "Pin"
+
+
+def test_a_reply_that_is_stopped_and_one_that_fails(page: Any, problems: list[str]):
+    page.goto("/talk?person=ann")
+    page.route("**/talk", lambda route: None)  # never answered
+    page.get_by_label("Say something").fill("Tell me more.")
+    page.keyboard.press("Enter")
+    page.locator(".thinking").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_text(", stopped").last.wait_for()
+    page.unroute_all()
+    page.route("**/talk", lambda route: route.abort())
+    page.get_by_label("Say something").fill("Are you there?")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_role("alert").get_by_text("No reply").wait_for()
+    page.unroute_all()
+    problems.clear()
+    page.get_by_role("button", name="Try again").click()
+    page.locator("#lines .line").last.filter(has_text="How nice.").wait_for()
+    assert page.locator("#lines .line").filter(has_text="Are you there?").count() == 1
+    assert page.get_by_role("alert").count() == 0
+
+
+def test_times_are_the_readers(browser: Any, server: ServerProcess):
+    page = browser.new_page(base_url=server.url, timezone_id="Asia/Tokyo")
+    page.goto("/people/ann")
+    assert page.get_by_text("1 Jan 2024, 19:00").count() > 0
+    assert "Asia/Tokyo" in page.locator("footer").inner_text()
+    page.close()
+
+
 def test_by_keyboard_alone(page: Any):
     page.goto("/people/ann")
     page.keyboard.press("Tab")
@@ -170,12 +218,12 @@ def test_by_keyboard_alone(page: Any):
     for _ in range(12):
         page.keyboard.press("Tab")
         seen.append(page.evaluate("document.activeElement.textContent.trim()"))
-    assert {"Timeline", "Traits", "Ask the memory"} <= set(seen)
+    assert {"Talk", "About", "Traits", "Search"} <= set(seen)
 
 
 def test_a_phone_shows_it_without_scrolling_sideways(page: Any):
     page.set_viewport_size({"width": 360, "height": 740})
-    for path in ("/", "/people/ann", "/people/ann/ask?q=hives"):
+    for path in ("/", "/people/ann", "/people/ann/traits", "/people/ann/search?q=hives", "/talk?person=ann"):
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
 
@@ -188,7 +236,7 @@ def test_light_and_dark(page: Any, scheme: str, ground: str):
 
 
 def test_what_a_screen_reader_meets_has_a_name(page: Any):
-    for path in ("/", "/people/ann", "/people/ann/traits", "/people/ann/ask?q=hives"):
+    for path in ("/", "/people/ann", "/people/ann/traits", "/people/ann/search?q=hives", "/talk?person=ann"):
         page.goto(path)
         nameless = page.evaluate(
             """() => [...document.querySelectorAll("a, button, input:not([type=hidden]), textarea, meter, summary")]

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
-from server_parts import Client, Served
+from server_parts import Client, Served, events
 
+from ld_agent.languages import ENGLISH
 from ld_agent.server.page_data import marked
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +30,7 @@ async def test_every_page_is_shown_and_needs_nothing_from_elsewhere(client: Clie
     await remembered(client)
     await client.chat("How are my bees?", thread=None)
     pages = ["", "/people/ann", "/people/ann/live", "/people/ann/sessions/1", "/people/ann/traits",
-             "/people/ann/ask?q=bee+hives", "/people/ann/search?q=hives", "/people/ann/replies/u3",
+             "/people/ann/search?q=hives", "/talk?person=ann", "/talk?person=new", "/people/ann/beside/u3", "/people/ann/replies/u3",
              "/people/ann/replies/u99", "/people/ann?before=2"]  # fmt: skip
     for path in pages:
         page = await client.get(path or "/")
@@ -75,15 +76,26 @@ async def test_a_person_with_many_traits_and_replies_is_as_quick_to_load(served:
 
 async def test_what_is_shown_explains_a_recall_and_a_reply(served: Served):
     async with served(**{"memory.gamma": -1.0}) as client:
-        await remembered(client)
-        asked = (await client.get("/people/ann/ask?q=beehive")).text
-        assert re.search(r'<th scope="row">s_sem</th><td><meter [^>]*value="0\.\d+', asked)
-        assert "<mark>hives</mark>" not in asked
-        assert "<mark>hives</mark>" in (await client.get("/people/ann/ask?q=hives")).text
+        await remembered(client, text="So much to do. I keep forty bee hives.")
+        asked = (await client.get("/people/ann/search?q=What+about+the+hives")).text
+        assert "Because Ann said <q>I keep forty bee hives.</q>" in asked
+        assert re.findall("<em>(.*?)</em>", asked) == ["hives"]
+        sure, words = re.search(r'<meter [^>]*value="(0\.\d+)".*?</meter> <span[^>]*>(.*?)<', asked, re.S).groups()
+        assert (0.2 < float(sure) < 1, words) == (True, "a strong match" if float(sure) >= 0.5 else "a fair match")
+        assert re.search(r"the memory means the same <span class=\"dim\">s_sem</span></th><td[^>]*>0\.\d+", asked)
+        assert "overall = 0.95 s_sem" in asked
         await client.chat("How are my bees?", thread=None)
         why = (await client.get("/people/ann/replies/u3")).text
         assert "You are Sam" in why
         assert "How are my bees?" in why
+        assert "Because you said <q>I keep forty bee hives.</q>" in (await client.get("/people/ann/beside/u3")).text
+
+
+async def test_what_only_the_running_session_knows_is_found(client: Client):
+    await client.chat("My dog is called Biscuit.")
+    asked = (await client.get("/people/ann/search?q=What+is+my+dog+called")).text
+    assert "said <q>My dog is called Biscuit.</q>" in asked
+    assert re.findall("<em>(.*?)</em>", asked) == ["dog", "called"]
 
 
 async def test_a_reply_says_what_was_left_out_and_why(served: Served):
@@ -93,7 +105,7 @@ async def test_a_reply_says_what_was_left_out_and_why(served: Served):
         why = (await client.get("/people/ann/replies/u3")).text
         assert "1 memories did not fit the model&#39;s window: m1" in why
         assert re.findall(r"(m\d), <strong>left out of the prompt or shortened", why) == ["m1"]
-        asked = re.search(r'href="(/people/ann/ask\?q=[^"]+)"', why)
+        asked = re.search(r'href="(/people/ann/search\?q=[^"]+)"', why)
         assert asked
         assert 'value="How are my bees? Well?' in (await client.get(asked[1])).text
 
@@ -106,7 +118,7 @@ async def test_a_session_shows_the_replies_that_recalled_it(served: Served):
             await client.chat(text, thread=None)
         shown = (await client.get("/people/ann")).text
         assert "Recalled later 2 times" in shown
-        assert re.findall(r'href="(/people/ann/replies/u\d+)">2024-05-01 ', shown) == [
+        assert re.findall(r'href="(/people/ann/replies/u\d+)"><time datetime="2024-05-01T', shown) == [
             "/people/ann/replies/u5",
             "/people/ann/replies/u3",
         ]
@@ -128,9 +140,9 @@ async def test_a_trait_says_when_it_ended_and_by_which_words(client: Client):
     said = conversation.utterances[-1]
     assert conversation.relation.bank.end(trait.id, said.at, said.id)
     page = (await client.get("/people/ann/traits")).text
-    assert "until 2024-03-01 10:00" in page
+    assert 'until <time datetime="2024-03-01T10:00:00+00:00">1 Mar 2024, 10:00</time>' in page
     assert f"Ended: “I &lt;gave&gt; my hives away.” ({said.id})" in page
-    assert "until 2024-03-01 10:00" in (await client.get("/people/ann")).text
+    assert 'until <time datetime="2024-03-01T10' in (await client.get("/people/ann")).text
     conversation.replace([said.id], finished=True)
     assert "until" not in (await client.get("/people/ann/traits")).text
 
@@ -163,15 +175,59 @@ async def test_what_people_said_stays_text(client: Client):
     script = "<script>alert(1)</script> \"quoted\" 'hives'"
     await remembered(client, "ann", script)
     await remembered(client, "<b>bob", "I keep bees.")
-    for path in ("/", "/people/ann", "/people/ann/sessions/1", "/people/ann/search?q=alert", "/people/ann/ask?q=<i>"):
+    for path in (
+        "/",
+        "/people/ann",
+        "/people/ann/sessions/1",
+        "/people/ann/search?q=alert",
+        "/people/ann/search?q=<i>",
+        "/talk?person=ann",
+        "/talk?person=<b>bob",
+    ):
         page = (await client.get(path)).text
         assert "<script>alert" not in page
         assert "<b>bob" not in page
         assert "<i>" not in page
 
 
-def test_marking_escapes():
-    assert str(marked("<b>Hives & goats</b>", "my hive <b>")) == "&lt;b&gt;<mark>Hives</mark> &amp; goats&lt;/b&gt;"
+@pytest.mark.parametrize(
+    ("text", "query", "shown"),
+    [
+        ("<b>Hives & goats</b>", "my hive <b>", "&lt;b&gt;<mark>Hives</mark> &amp; goats&lt;/b&gt;"),
+        ("What a dog!", "What is my dog called?", "What a <mark>dog</mark>!"),
+        ("Marathon", "rath", "<mark>Marathon</mark>"),
+    ],
+)
+def test_words_that_carry_something_are_marked(text: str, query: str, shown: str):
+    assert str(marked(text, query, ENGLISH.reading)) == shown
+
+
+async def test_talking_is_a_turn_as_any_other(client: Client):
+    token = {"csrf": await csrf(client, "/talk?person=ann"), "person": "ann"}
+    assert (await client.post("/talk", data={"person": "ann", "text": "Hi."})).status_code == 403
+    came = {"Referer": "http://localhost/talk?person=ann"}
+    said = await client.post("/talk", data=token | {"text": "I keep bees."}, headers=came)
+    assert (said.status_code, said.headers["location"]) == (303, "/talk?person=ann")
+    away = await client.post("/talk", data=token | {"text": "And goats."}, headers={"Referer": "http://evil.example/x"})
+    assert away.headers["location"] == "/"
+    await client.chat("And wasps.", thread=None)  # the same session of the same person
+    assert (await client.said())[::2] == ["I keep bees.", "And goats.", "And wasps."]
+    assert client.service.agent.conversation("ann").speakers[0] == "ann"
+    page = (await client.get("/talk?person=ann")).text
+    assert [page.index(text) for text in ("I keep bees.", "And goats.", "And wasps.")]
+    streamed = await client.post("/talk", data=token | {"text": "And ants."}, headers={"Accept": "text/event-stream"})
+    last = [event for event in events(streamed) if "ld_agent" in event][-1]["ld_agent"]
+    assert "I also keep" not in (beside := (await client.get(f"/people/ann/beside/{last['reply']}")).text)
+    assert "Learned from it" in beside
+
+
+async def test_a_key_that_may_not_chat_sees_the_memory_only(client: Client):
+    await client.post("/login", data={"key": client.service.keys.create("a", ["memory"], None, NOW)})
+    page = await client.get("/talk?person=ann")
+    assert ("This key may not chat" in page.text, 'id="say"' in page.text) == (True, False)
+    token = await csrf(client, "/")
+    assert (await client.post("/talk", data={"csrf": token, "person": "ann", "text": "Hi."})).status_code == 403
+    assert (await client.get("/people/ann")).status_code == 404
 
 
 async def test_forms_of_other_sites_are_refused(client: Client):

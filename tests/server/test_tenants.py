@@ -9,7 +9,7 @@ import pytest
 from cli_commands import CommandLine
 from server_parts import Client, Served
 
-from ld_agent.server import page
+from ld_agent.server import page, talk
 from ld_agent.server.errors import ApiError
 from ld_agent.server.identity import Caller
 from ld_agent.server.limits import Rates
@@ -91,7 +91,7 @@ async def test_no_page_shows_or_changes_what_another_tenant_has(client: Client):
     await client.post("/login", data={"key": key_of(client, "b")["Authorization"][7:]})
     [token] = re.findall(r'name="csrf" value="([^"]+)"', (await client.get("/")).text)
     tried = 0
-    for route in page.router.routes:
+    for route in (*page.router.routes, *talk.router.routes):
         if "{person}" not in route.path:
             continue
         for action in ("edit", "pin", "unpin", "forget") if "{action}" in route.path else ("",):
@@ -102,7 +102,8 @@ async def test_no_page_shows_or_changes_what_another_tenant_has(client: Client):
             assert (response.status_code, "xylophone" in response.text) == (404, False), path
             tried += 1
     assert tried >= 13
-    assert "xylophone" not in (await client.get("/")).text + (await client.get("/?q=ann")).text
+    for path in ("/", "/?q=ann", "/talk?person=ann"):
+        assert "xylophone" not in (await client.get(path)).text
     assert (await client.get("/v1/memory/people/ann/export", headers=mine)).text == before
 
 

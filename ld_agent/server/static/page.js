@@ -1,0 +1,131 @@
+"use strict";
+// What the pages do beyond htmx: times in the reader's zone, and a talk whose replies are streamed.
+
+const clock = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
+
+function localTimes() {
+  for (const time of document.querySelectorAll("time:not([data-local])")) {
+    time.dataset.local = "";
+    if (time.dateTime.includes("T")) time.textContent = clock.format(new Date(time.dateTime)); // otherwise a whole day
+  }
+}
+
+localTimes();
+document.getElementById("zone").textContent = `in your time zone, ${clock.resolvedOptions().timeZone}`;
+new MutationObserver(localTimes).observe(document.body, { childList: true, subtree: true });
+
+// ---- talking
+
+const form = document.getElementById("say"), log = document.getElementById("lines");
+let running = null; // the reply that is being streamed
+
+function toEnd() {
+  log.scrollTop = log.scrollHeight;
+}
+
+async function* events(body) {
+  let rest = "";
+  for await (const piece of body.pipeThrough(new TextDecoderStream())) {
+    const lines = (rest + piece).split("\n");
+    rest = lines.pop();
+    for (const line of lines) if (line.startsWith("data: {")) yield JSON.parse(line.slice(6));
+  }
+}
+
+function added(template, text) {
+  const line = document.getElementById(template).content.firstElementChild.cloneNode(true);
+  line.querySelector(".text").textContent = text;
+  line.querySelector(".meta").prepend(clock.format(new Date()));
+  log.querySelector(".empty")?.remove();
+  log.append(line);
+  toEnd();
+  return line;
+}
+
+/** Say something, and show the reply as it comes. Resolves to the ids of what was heard and replied. */
+async function stream(body, words, signal) {
+  const answer = await fetch(form.action, { method: "POST", headers: { Accept: "text/event-stream" }, body, signal });
+  if (answer.redirected) location.assign(answer.url); // to the log-in
+  if (!answer.ok) throw new Error((await answer.json()).error.message);
+  let ids = {};
+  for await (const event of events(answer.body)) {
+    if (event.error) throw new Error(event.error.message);
+    words.textContent += event.choices?.[0]?.delta?.content ?? "";
+    if (words.textContent) words.parentElement.classList.remove("thinking");
+    ids = event.ld_agent ?? ids;
+    toEnd();
+  }
+  return ids;
+}
+
+async function say(text) {
+  form.elements.text.value = text;
+  const body = new URLSearchParams(new FormData(form)), button = form.querySelector("button");
+  form.elements.text.value = "";
+  const reply = added("replied", ""), words = reply.querySelector(".text"), why = reply.querySelector(".why");
+  const meta = reply.querySelector(".meta");
+  reply.classList.add("thinking");
+  log.ariaBusy = "true"; // read out once it is complete
+  why.hidden = true;
+  running = new AbortController();
+  toEnd();
+  button.textContent = "Stop";
+  button.formNoValidate = true;
+  try {
+    const ids = await stream(body, words, running.signal);
+    if (ids.reply) {
+      why.href += ids.reply;
+      why.hidden = false;
+      beside(ids.reply);
+    }
+  } catch (error) {
+    if (error.name === "AbortError") meta.firstChild.after(words.textContent ? ", stopped; what was said is kept" : ", stopped");
+    else failed(reply, meta, text, error);
+  }
+  reply.classList.remove("thinking");
+  log.ariaBusy = "false";
+  running = null;
+  button.textContent = "Send";
+  button.formNoValidate = false;
+  toEnd();
+}
+
+function failed(reply, meta, text, error) {
+  const again = Object.assign(document.createElement("button"), { type: "button", textContent: "Try again" });
+  again.addEventListener("click", () => {
+    if (running) return;
+    reply.remove();
+    form.elements.text.focus();
+    say(text);
+  });
+  meta.className = "problem meta";
+  meta.setAttribute("role", "alert");
+  meta.replaceChildren(`No reply: ${error.message}. `, again);
+}
+
+/** Show the memory behind a reply beside the talk. */
+function beside(reply) {
+  htmx.ajax("GET", form.dataset.beside + reply, { target: "#beside", swap: "innerHTML" });
+}
+
+if (form) {
+  const box = form.elements.text;
+  toEnd();
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const text = box.value.trim();
+    if (running) running.abort();
+    else if (text) added("said", text), say(text);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") running?.abort();
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.target !== box) return;
+    event.preventDefault();
+    if (!running) form.requestSubmit();
+  });
+  log.addEventListener("click", (event) => {
+    if (!event.target.matches("a.why") || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    beside(new URL(event.target.href).pathname.split("/").pop());
+  });
+}

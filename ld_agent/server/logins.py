@@ -3,10 +3,13 @@ sites."""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from email import message_from_bytes
+from email.policy import HTTP
 from urllib.parse import parse_qsl
 
 from fastapi import Request
@@ -67,12 +70,26 @@ class Logins:
 
 
 async def fields_of(request: Request) -> dict[str, str]:
-    return dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
+    body, kind = await request.body(), request.headers.get("content-type", "")
+    if kind.startswith("multipart/form-data"):
+        return await asyncio.to_thread(_parts, kind, body)
+    return dict(parse_qsl(body.decode("utf-8", "replace")))
+
+
+def _parts(kind: str, body: bytes) -> dict[str, str]:
+    """The fields of a form with a file, the file's name as "filename"; bytes that are not UTF-8 become surrogates."""
+    fields = dict[str, str]()
+    for part in message_from_bytes(b"Content-Type: " + kind.encode() + b"\r\n\r\n" + body, policy=HTTP).iter_parts():
+        content, name = part.get_payload(decode=True), part.get_param("name", header="content-disposition")
+        fields[str(name)] = content.decode("utf-8", "surrogateescape") if isinstance(content, bytes) else ""
+        if filename := part.get_filename():
+            fields["filename"] = filename
+    return fields
 
 
 async def form_of(request: Request, login: Login) -> dict[str, str]:
     """The fields of a form, which must have been rendered in this session."""
     fields = await fields_of(request)
-    if not secrets.compare_digest(fields.get("csrf", "").encode(), login.csrf.encode()):
+    if not secrets.compare_digest(fields.get("csrf", "").encode("utf-8", "replace"), login.csrf.encode()):
         raise ApiError(403, "this form is out of date; reload the page and try again", "invalid_csrf_token")
     return fields

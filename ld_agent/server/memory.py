@@ -10,13 +10,11 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import StreamingResponse
 
 from ld_agent.conversation import Conversation
-from ld_agent.errors import DataFileError, StoreError
 from ld_agent.server import shapes
 from ld_agent.server.errors import ERRORS, ApiError
 from ld_agent.server.identity import MemoryCaller, Person
 from ld_agent.server.service import Known, Service, nobody
 from ld_agent.server.shapes import When
-from ld_agent.storage.exchange import import_lines
 from ld_agent.types import listed
 
 PAGE = 100
@@ -189,15 +187,6 @@ def export(whose: Whose) -> StreamingResponse:
 @router.post("/{person}/import", openapi_extra={"requestBody": {"required": True, **NDJSON}})
 async def import_person(request: Request, caller: MemoryCaller, person: Person) -> shapes.Imported:
     """Import an export of one conversation as this person, who must not exist yet; all of it or nothing."""
-    conversation_id, store = caller.conversation_id(person), request.app.state.service.agent.store
-    lines = (await request.body()).splitlines(keepends=True)
-    if await asyncio.to_thread(store.find_conversation, conversation_id):
-        raise ApiError(409, f"{person!r} already exists; delete that person first", "person_exists")
-    try:
-        await asyncio.to_thread(import_lines, store, lines, "the body", conversation_id)
-    except DataFileError as exc:
-        raise ApiError(400, str(exc), "invalid_export") from exc
-    except StoreError as exc:
-        raise ApiError(409, str(exc), "conflict") from exc
-    stored = await asyncio.to_thread(store.find_conversation, conversation_id)
-    return shapes.Imported(person=person, counts=await asyncio.to_thread(store.counts, stored.key))
+    service: Service = request.app.state.service
+    key = await service.import_export(caller.conversation_id(person), (await request.body()).splitlines(keepends=True))
+    return shapes.Imported(person=person, counts=await asyncio.to_thread(service.agent.store.counts, key))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -18,12 +22,16 @@ from ld_agent.server.errors import ApiError
 from ld_agent.server.logins import NotLoggedInError, fields_of, form_of
 from ld_agent.server.page_frame import HERE, SECURITY, About, Visitor, back, error_page, shown
 from ld_agent.server.service import Known
-from ld_agent.types import Recalled, Utterance
+from ld_agent.types import Recalled, Trait, Utterance
 
 PEOPLE = 50
 MOST_MATCHES = 50
 RECALLED = 10
 TRAITS = 40
+FORMAT = b"ld_agent.memory"
+"""What the first line of an export says."""
+UNDO = 600
+"""Seconds for which a deleted person can be restored."""
 router = APIRouter(include_in_schema=False)
 
 
@@ -35,6 +43,7 @@ def install(app: FastAPI) -> None:
     app.mount("/static", GZipMiddleware(StaticFiles(directory=HERE / "static"), compresslevel=6))
 
     app.state.error_page = error_page
+    app.state.deleted = dict[str, list[bytes]]()
 
     @app.exception_handler(NotLoggedInError)
     async def log_in(request: Request, exc: NotLoggedInError) -> Response:
@@ -81,20 +90,28 @@ def people(
     login: Visitor,
     q: Annotated[str, Query(max_length=200)] = "",
     after: Annotated[str, Query(max_length=200)] = "",
+    deleted: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     prefix = login.caller.prefix
+    restorable = deleted if prefix + deleted in request.app.state.deleted else ""
     page = request.app.state.service.directory.people(prefix, prefix + after, PEOPLE + 1, q)
     listed = [(login.caller.person(one.id), one) for one in page[:PEOPLE]]
     following = listed[-1][0] if len(page) > PEOPLE else ""
     part = "_people.html" if "hx-request" in request.headers else "people.html"
-    return shown(request, part, login, people=listed, q=q, following=following)
+    return shown(request, part, login, people=listed, q=q, following=following, deleted=restorable)
 
 
 @router.get("/people/{person}")
 def timeline(about: About, before: Annotated[int | None, Query(ge=1, le=2**62)] = None) -> Response:
-    entries, following = page_data.timeline(about.whose, before)
-    part = "_sessions.html" if before is not None else "timeline.html"
-    return about.show(part, entries=entries, following=following, tab="about")
+    """Who a person is, what was said, and what was changed by hand."""
+    whose = about.whose
+    entries, following = page_data.timeline(whose, before)
+    if about.is_part:
+        return about.show("_sessions.html", entries=entries, following=following)
+    name, facts = page_data.held(whose)
+    changes = whose.store.changes(whose.key)[: -MOST_MATCHES - 1 : -1]
+    values = {"name": name, "facts": facts, "changes": changes}
+    return about.show("about.html", entries=entries, following=following, tab="about", **values)
 
 
 @router.get("/people/{person}/live")
@@ -112,22 +129,31 @@ def live(about: About, seen: Annotated[str, Query(max_length=200)] = "") -> Resp
 
 @router.get("/people/{person}/sessions/{number}")
 def session(about: About, number: int) -> Response:
-    return about.show("_session.html", said=about.whose.session(number), explained=about.explained())
+    """What was said in a session, what it became, and which replies recalled it."""
+    values = page_data.session(about.whose, number)
+    part = "_session.html" if about.is_part else "session.html"
+    return about.show(part, number=number, explained=about.explained(), tab="about", **values)
 
 
 @router.get("/people/{person}/traits")
 def traits(about: About, after: Annotated[int, Query(ge=0, le=2**62)] = 0) -> Response:
-    store, key = about.whose.store, about.whose.key
-    dated = store.personas(key).traits()
-    speakers = list(dict.fromkeys(trait.speaker for trait, _ in dated))
-    ordered = sorted((trait for trait, _ in dated), key=lambda trait: speakers.index(trait.speaker))
-    page = ordered[after : after + TRAITS]
+    """Traits by speaker, first those that hold now."""
+    store, key, now = about.whose.store, about.whose.key, about.whose.service.agent.clock()
+    dated = [trait for trait, _ in store.personas(key).traits()]
+    speakers = list(dict.fromkeys(trait.speaker for trait in dated))
+    ordered = sorted(dated, key=lambda trait: (speakers.index(trait.speaker), trait.over(now)))
+    page, groups = ordered[after : after + TRAITS], list[tuple[str, bool | None, list[Trait]]]()
+    shown = [(trait.speaker, trait.over(now)) for trait in ordered[:after][-1:] if about.is_part]
+    for (speaker, past), group in groupby(page, key=lambda trait: (trait.speaker, trait.over(now))):
+        known, same = shown and shown[-1][0] == speaker, (speaker, past) in shown
+        groups.append(("" if known else speaker, None if same else past, list(group)))
+        shown.append((speaker, past))
     return about.show(
         "_traits.html" if about.is_part else "traits.html",
-        by_speaker=[(speaker, list(group)) for speaker, group in groupby(page, key=lambda trait: trait.speaker)],
-        continued=ordered[after - 1].speaker if about.is_part and page and after else "",
+        groups=groups,
         following=after + TRAITS if after + TRAITS < len(ordered) else 0,
         ends=store.utterances_by_id(key, [trait.ended_by for trait in page if trait.ended_by]),
+        texts={trait.id: trait.text for trait in dated},
         tab="traits",
     )
 
@@ -143,7 +169,7 @@ async def search(about: About, q: Annotated[str, Query(max_length=2000)] = "") -
         why = await service.brief(lambda: page_data.because(whose, conversation, text, hits))
         said = await service.brief(lambda: service.directory.search(whose.key, text, MOST_MATCHES))
     reading = conversation.relation.models.language.reading
-    mark = lambda line: page_data.marked(line, text, reading)  # noqa: E731
+    mark = partial(page_data.marked, query=text, reading=reading)
     return about.show("search.html", q=q, because=why, said=said, mark=mark, tab="search")
 
 
@@ -202,9 +228,46 @@ def _memory(whose: Known, target: str) -> Any:
 
 @router.post("/people/{person}/delete")
 async def delete(about: About) -> Response:
-    """Delete a person whose name was typed."""
-    fields = await form_of(about.request, about.login)
-    if fields.get("name") != about.whose.person:
+    """Delete a person whose name was typed; for a while the server's memory keeps a copy."""
+    fields, whose, deleted = await form_of(about.request, about.login), about.whose, about.request.app.state.deleted
+    if fields.get("name") != whose.person:
         raise ApiError(400, "the name does not match; nothing was deleted", "not_confirmed")
-    await about.whose.service.delete(about.whose.id)
-    return RedirectResponse("/", 303)
+    copy = deleted[whose.id] = await whose.service.brief(lambda: [line.encode() for line in whose.exported()])
+    await whose.service.delete(whose.id)
+    loop = asyncio.get_running_loop()
+    loop.call_later(UNDO, lambda: deleted.get(whose.id) is copy and deleted.pop(whose.id))
+    return RedirectResponse(f"/?deleted={quote(whose.person, safe='')}", 303)
+
+
+@router.post("/undo")
+async def undo(request: Request, login: Visitor) -> Response:
+    """Restore a person who was just deleted."""
+    person = (await form_of(request, login)).get("person", "")
+    lines = request.app.state.deleted.get(conversation_id := login.caller.conversation_id(person))
+    if lines is None:
+        text = f"{person!r} can no longer be restored: ten minutes have passed, or the server was restarted"
+        raise ApiError(404, text, "not_restorable")
+    await request.app.state.service.import_export(conversation_id, lines)
+    del request.app.state.deleted[conversation_id]
+    return RedirectResponse(f"/people/{quote(person, safe='')}", 303)
+
+
+@router.post("/import")
+async def bring(request: Request, login: Visitor) -> Response:
+    """Import a file: an export of one person, or the history of another program under its owner's name."""
+    fields, service = await form_of(request, login), request.app.state.service
+    content, name = fields.get("file", "").encode("utf-8", "surrogateescape"), fields.get("person", "").strip()
+    if FORMAT in content[:200]:
+        person = name or exported_id(content)
+        await service.import_export(login.caller.conversation_id(person), content.splitlines(keepends=True))
+    else:
+        person = name
+        await service.import_history(login.caller.conversation_id(name), name, fields.get("filename", ""), content)
+    return RedirectResponse(f"/people/{quote(person, safe='')}", 303)
+
+
+def exported_id(content: bytes) -> str:
+    """The person's id in an export; "" if the file is broken, which the import says."""
+    with suppress(ValueError, IndexError, AttributeError):
+        return str(json.loads(content.splitlines()[1]).get("id", ""))
+    return ""

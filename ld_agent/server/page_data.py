@@ -6,13 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, time
-from itertools import zip_longest
+from typing import Any
 
 from markupsafe import Markup, escape
 
 from ld_agent.checks.statements import asks
 from ld_agent.conversation import Conversation
-from ld_agent.languages import ENGLISH
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.quotes import compare, in_time_order
@@ -46,18 +45,14 @@ class TimelineEntry:
     """One session on the timeline.
 
     Attributes:
-        gap: time since the previous session; "" for the first.
-        gained: traits learned from it, including superseded ones.
+        gained: number of traits learned from it, including superseded ones.
         recalls: number of later replies that recalled it.
-        recalled_by: the latest of these replies, newest first.
     """
 
     session: SessionSummary
-    gap: str
     records: list[Record]
-    gained: list[Trait]
+    gained: int
     recalls: int
-    recalled_by: list[Utterance]
 
 
 def timeline(whose: Known, before: int | None) -> tuple[list[TimelineEntry], int | None]:
@@ -66,18 +61,35 @@ def timeline(whose: Known, before: int | None) -> tuple[list[TimelineEntry], int
     sessions = directory.sessions(key, before, SESSIONS + 1)
     recalls = directory.recalls(key, [session.number for session in sessions[:SESSIONS]], RECALLS)
     entries = []
-    for session, earlier in zip_longest(sessions[:SESSIONS], sessions[1:]):
+    for session in sessions[:SESSIONS]:
         said = [u.id for u in store.session_utterances(key, session.number)]
-        entries.append(
-            TimelineEntry(
-                session,
-                "" if earlier is None else ENGLISH.ago(earlier.end, session.start).replace("ago", "later"),
-                store.records(key, session=session.number),
-                store.personas(key).learned_from(said),
-                *recalls.get(session.number, (0, [])),
-            )
-        )
+        gained = len(store.personas(key).learned_from(said))
+        records = store.records(key, session=session.number)
+        entries.append(TimelineEntry(session, records, gained, recalls.get(session.number, (0, []))[0]))
     return entries, sessions[SESSIONS - 1].number if len(sessions) > SESSIONS else None
+
+
+def session(whose: Known, number: int) -> dict[str, Any]:
+    """A session opened: what was said, its memories and traits, and the latest of the replies that recalled it."""
+    said = whose.session(number)
+    recalls, recalled_by = whose.service.directory.recalls(whose.key, [number], RECALLS).get(number, (0, []))
+    return {
+        "said": said,
+        "records": whose.store.records(whose.key, session=number),
+        "gained": whose.store.personas(whose.key).learned_from([u.id for u in said]),
+        "recalls": recalls,
+        "recalled_by": recalled_by,
+    }
+
+
+def held(whose: Known) -> tuple[str, list[Trait]]:
+    """What a person is called, and what holds now: first what is pinned, told most often and last."""
+    stored, now = whose.store.find_conversation(whose.id), whose.service.agent.clock()
+    agent = stored.agent if stored else ""
+    name = whose.store.first_speaker(whose.key, agent) or whose.person
+    traits = [trait for trait, _ in whose.store.personas(whose.key).traits()]
+    holding = [trait for trait in traits if trait.speaker == name and not trait.over(now)]
+    return name, sorted(holding, key=lambda trait: (trait.pinned, trait.mentions, trait.last_at), reverse=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +101,9 @@ class Because:
         own: the person whom the memory is about said it.
         quote: of that line, the sentence that fits best.
         about: the words of the quote that the question has, too.
-        sure: the score as a share of the highest possible; None: scores are no longer known.
-        terms: of the score, as their names, their names in words, and values.
-        formula: how the score is made from them.
+        hit: None: its numbers are no longer known.
+        most: the highest possible score.
+        formula: how the score is made.
     """
 
     memory: Record
@@ -99,40 +111,45 @@ class Because:
     own: bool
     quote: str
     about: list[str]
-    sure: float | None
-    score: float
-    terms: list[tuple[str, str, float]]
+    hit: Recalled | None
+    most: float
     formula: str
+
+    @property
+    def sure(self) -> float | None:
+        """The score as a share of the highest possible."""
+        return None if self.hit is None else min(max(self.hit.score / self.most, 0.0), 1.0)
+
+    @property
+    def terms(self) -> list[tuple[str, str, float]]:
+        """The terms of the score: name, name in words, value."""
+        hit = self.hit
+        values = {"s_sem": hit.s_sem, "s_top": hit.s_top, **hit.terms, "decay": hit.decay} if hit else {}
+        return [(name, TERMS.get(name, name), value) for name, value in values.items()]
 
 
 def because(whose: Known, conversation: Conversation, query: str, hits: Sequence[Recalled | Record]) -> list[Because]:
     """Why memories were recalled for a text; encodes lines behind them."""
-    relation = conversation.relation
-    reading, settings = relation.models.language.reading, whose.service.config.memory
+    relation, settings = conversation.relation, whose.service.config.memory
+    reading, agent = relation.models.language.reading, relation.agent_name
     memories = [hit.record if isinstance(hit, Recalled) else hit for hit in hits]
     ids = list(dict.fromkeys(source for memory in memories for source in memory.sources))
     lines = in_time_order(ids, whose.store.utterances_by_id(whose.key, ids))
-    asker = whose.store.first_speaker(whose.key, relation.agent_name) or whose.person
+    asker = whose.store.first_speaker(whose.key, agent) or whose.person
     asked = Utterance("", asker, query, whose.service.agent.clock(), 0)
-    told = compare(asked, relation.agent_name, lines, relation.encoder.encode, reading)
+    told = compare(asked, agent, lines, relation.encoder.encode, reading)
     order = [*told.answering(), *told.worth.argsort()[::-1].tolist()]  # first what can answer, and questions last
     best = sorted([lines[place] for place in order], key=lambda line: asks(line.text))
     reasons = []
     for hit, memory in zip(hits, memories, strict=True):
         said = next((line for line in best if line.id in memory.sources), None)
-        quote = _fitting(said.text, query, reading) if said else ""
-        about = list(dict.fromkeys(word.casefold() for word in terms_of(quote) if shares(word, query, reading)))
-        view = VIEWS.get(memory.view)
+        quote, view = _fitting(said.text, query, reading) if said else "", VIEWS.get(memory.view)
+        about = [word for word in dict.fromkeys(terms_of(quote)) if shares(word, query, reading)]
+        own = said is not None and said.speaker == asker
+        most = SCORERS[settings.scorer].most if memory.view == "events" else 1.0
         formula = view.ranking(settings) if view else "overall = s_sem"
-        sure, score, terms = None, 0.0, list[tuple[str, str, float]]()
-        if isinstance(hit, Recalled):
-            most = SCORERS[settings.scorer].most if memory.view == "events" else 1.0
-            sure, score = min(max(hit.score / most, 0.0), 1.0), hit.score
-            values = {"s_sem": hit.s_sem, "s_top": hit.s_top, **hit.terms, "decay": hit.decay}
-            terms = [(name, TERMS.get(name, name), value) for name, value in values.items()]
-        reasons.append(
-            Because(memory, said, said is not None and said.speaker == asker, quote, about, sure, score, terms, formula)
-        )
+        numbers = hit if isinstance(hit, Recalled) else None
+        reasons.append(Because(memory, said, own, quote, about, numbers, most, formula))
     return reasons
 
 
@@ -142,10 +159,10 @@ def shares(word: str, query: str, reading: Reading) -> bool:
 
 
 def _fitting(text: str, query: str, reading: Reading) -> str:
-    """The sentence of a text that has most words of a question; the text itself if none has any."""
+    """The sentence of a text that has most words of a question, and is the longest of these; the text itself if none has any."""
     wanted = set(stems(query, reading))
     by_words = [(len(wanted.intersection(stems(s, reading))), s) for s in SENTENCE_END.split(text)]
-    most, sentence = max(by_words, key=lambda one: one[0])
+    most, sentence = max(by_words, key=lambda one: (one[0], len(one[1])))
     return sentence if most else text
 
 
@@ -167,11 +184,12 @@ def in_prompt(reply: Reply) -> set[str]:
     return {r.record.id for r in reply.recalled if as_line(r.record.text) in prompt}
 
 
-def when(at: datetime) -> Markup:
-    """A time as HTML, in UTC until the page's script puts it into the reader's zone; midnight stands for the whole day."""
-    day = f"{at.day} {at:%b %Y}"
-    shown = (at.date(), day) if at.time() == time() else (at.isoformat(), f"{day}, {at:%H:%M}")
-    return Markup('<time datetime="{}">{}</time>').format(*shown)
+def when(at: datetime, day: bool = False) -> Markup:
+    """A time, or its day, as HTML: in UTC until the page's script puts it into the reader's zone. Midnight stands for a day."""
+    date, whole = f"{at.day} {at:%b %Y}", at.time() == time()
+    shown = date if day or whole else f"{date}, {at:%H:%M}"
+    kind = Markup(' class="day"') if day else ""
+    return Markup('<time datetime="{}"{}>{}</time>').format(at.date() if whole else at.isoformat(), kind, shown)
 
 
 def counted(number: int, one: str, many: str = "") -> str:

@@ -9,25 +9,29 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.quiet import return_free_memory
 from ld_agent.conversation import Conversation
-from ld_agent.errors import InputError, LDAgentError, StoreError
+from ld_agent.datasets.exports import Export, format_of, read
+from ld_agent.errors import DataFileError, InputError, LDAgentError, StoreError
 from ld_agent.running.collector import Costs
+from ld_agent.running.history import Imported, People, store_history
 from ld_agent.server.errors import ApiError
 from ld_agent.server.shapes import ObserveRequest
-from ld_agent.storage.exchange import export_lines
+from ld_agent.storage.exchange import export_lines, import_lines
 from ld_agent.storage.served import Answers, Directory, Keys
 from ld_agent.storage.store import Store
-from ld_agent.types import Reply, Utterance
+from ld_agent.types import Reply, Utterance, checked_name, name_key
 
 T = TypeVar("T")
 OPEN = 256
@@ -248,6 +252,38 @@ class Service:
         conversation = await self.open(whose.id, "")
         await self.inside(conversation, lambda: change(conversation))
         self.unexplain(whose.id)
+
+    async def import_export(self, conversation_id: str, lines: Sequence[bytes]) -> int:
+        """Import an export of one conversation as a person who must not exist yet, atomically; returns its key."""
+        store, person = self.agent.store, conversation_id.rpartition("/")[2]
+        if await asyncio.to_thread(store.find_conversation, conversation_id):
+            raise ApiError(409, f"{person!r} already exists; delete that person first", "person_exists")
+        try:
+            await asyncio.to_thread(import_lines, store, lines, "the file", conversation_id)
+        except DataFileError as exc:
+            raise ApiError(400, str(exc), "invalid_export") from exc
+        except StoreError as exc:
+            raise ApiError(409, str(exc), "conflict") from exc
+        return (await self.known(conversation_id)).key
+
+    async def import_history(self, conversation_id: str, me: str, name: str, content: bytes) -> None:
+        """Store a history that another program exported, whose owner is called ``me``; it is learned in the background."""
+        with TemporaryDirectory() as folder:
+            file = Path(folder, Path(name).name or "history")
+            await asyncio.to_thread(file.write_bytes, content)
+            try:
+                stored = await asyncio.to_thread(self.agent.store.find_conversation, conversation_id)
+                if name_key(checked_name(me)) == name_key(stored.agent if stored else self.config.agent.name):
+                    raise InputError(f"{me!r} is the agent's name; give the name that you have in the file")
+                export = await asyncio.to_thread(Export, file)
+                form = await asyncio.to_thread(format_of, export)
+                conversation = await self.open(conversation_id, "")
+                people = People(me, conversation.agent_name, form, conversation.speakers)
+                to = (self.agent.store, (conversation_id, conversation.agent_name), read(export, form), people)
+                await self.inside(conversation, lambda: store_history(*to, self.config.memory.beta, Imported()))
+            except (InputError, DataFileError) as exc:
+                raise ApiError(400, str(exc).replace(f"{folder}/", ""), "invalid_history") from exc
+        conversation.learn_later()
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation after its current turn."""

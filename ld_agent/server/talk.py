@@ -37,7 +37,7 @@ def talk(request: Request, login: Visitor, person: Annotated[str, Query(max_leng
     said = service.agent.store.open_utterances(whose.key) if whose else []
     agent = stored.agent if stored else service.config.agent.name
     known_as = service.agent.store.first_speaker(whose.key, agent) if whose else None
-    state = {
+    state: dict[str, Any] = {
         "agent": agent,
         "speaker": known_as or usable_name(person),
         "counts": service.directory.person(whose.key) if whose else None,

@@ -60,7 +60,7 @@ def test_from_the_list_to_a_session(page: Any):
     sessions = page.locator("ol.timeline > li")
     assert sessions.count() == 4
     last = sessions.nth(3)
-    last.get_by_text("1 utterances").click()
+    last.locator("summary").first.click()
     last.locator("dd").filter(has_text="forty bee hives").wait_for()
 
 
@@ -89,7 +89,7 @@ def test_what_has_not_changed_is_not_read_out_again(page: Any):
 
 
 def test_a_refused_change_is_reported_next_to_it(page: Any, problems: list[str]):
-    page.goto("/people/ann")
+    page.goto("/people/ann/sessions/1")
     memory = page.locator("article.memory").last
     page.evaluate("document.querySelectorAll('input[name=csrf]').forEach(e => { e.value = 'old' })")
     memory.get_by_role("button", name=re.compile("^Pin")).click()
@@ -129,6 +129,9 @@ def test_every_button_works(browser: Any, request: pytest.FixtureRequest, with_k
         page.get_by_role("button", name="Log in").click()
     page.goto("/")
     page.get_by_role("link", name="ann").click()
+    page.locator("ol.timeline > li").last.locator("summary").first.click()
+    if not scripts:
+        page.get_by_role("link", name="Open session 1", exact=True).click()
     press(page, "Pin", "pinned")
     press(page, "Unpin", "Pin")
     memory = page.locator("article.memory").last
@@ -145,14 +148,22 @@ def test_every_button_works(browser: Any, request: pytest.FixtureRequest, with_k
     page.locator("#lines .agent").filter(has_text="How nice.").last.wait_for()
     said = {"utterances": [{"text": "I row."}], "end_session": True}
     server.post("/v1/memory/people/zoe/observe", said, **({"Authorization": f"Bearer {key}"} if key else {}))
-    page.goto("/people/zoe")
+    page.goto("/people/zoe/sessions/1")
     page.locator("article.memory").last.get_by_text("Forget", exact=True).click()
     page.get_by_role("button", name=re.compile("^Forget for good")).click()
     page.locator("article.memory").wait_for(state="detached")
+    if scripts:
+        assert page.evaluate("document.activeElement.textContent") == "Forgotten."
+    page.goto("/people/zoe")
     page.get_by_label("To delete it all").fill("zoe")
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("link", name="ann").wait_for()
     assert page.get_by_role("link", name="zoe").count() == 0
+    page.get_by_role("button", name="Undo").click()
+    page.get_by_role("heading", name="zoe", exact=True).wait_for()
+    page.get_by_label("To delete it all").fill("zoe")
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Undo").wait_for()
     if with_key:
         page.get_by_role("button", name="Log out").click()
         page.get_by_label("API key").wait_for()
@@ -171,7 +182,7 @@ def test_talking_with_the_memory_beside(page: Any):
     page.keyboard.press("Enter")
     beside = page.locator("#beside")
     beside.get_by_text("Because you said").first.wait_for()
-    page.locator("#learned").get_by_text("I keep bees.").or_(page.get_by_text("Nothing new about you.")).wait_for()
+    page.locator("#learned").get_by_text("Nothing new about you.").wait_for()  # it was told before
     assert page.locator("#lines .line").last.locator(".text").inner_text() == "How nice."
     assert page.evaluate("document.activeElement.id") == "text"
     memory = beside.locator("article").first
@@ -193,7 +204,7 @@ def test_a_reply_that_is_stopped_and_one_that_fails(page: Any, problems: list[st
     page.route("**/talk", lambda route: route.abort())
     page.get_by_label("Say something").fill("Are you there?")
     page.get_by_role("button", name="Send").click()
-    page.get_by_role("alert").get_by_text("No reply").wait_for()
+    page.get_by_role("alert").filter(has_text="the server cannot be reached").wait_for()
     page.unroute_all()
     problems.clear()
     page.get_by_role("button", name="Try again").click()
@@ -205,7 +216,7 @@ def test_a_reply_that_is_stopped_and_one_that_fails(page: Any, problems: list[st
 def test_times_are_the_readers(browser: Any, server: ServerProcess):
     page = browser.new_page(base_url=server.url, timezone_id="Asia/Tokyo")
     page.goto("/people/ann")
-    assert page.get_by_text("1 Jan 2024, 19:00").count() > 0
+    page.get_by_text("1 Jan 2024, 19:00").wait_for()
     assert "Asia/Tokyo" in page.locator("footer").inner_text()
     page.close()
 

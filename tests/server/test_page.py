@@ -29,9 +29,18 @@ async def csrf(client: Client, path: str = "/people/ann/traits") -> str:
 async def test_every_page_is_shown_and_needs_nothing_from_elsewhere(client: Client):
     await remembered(client)
     await client.chat("How are my bees?", thread=None)
-    pages = ["", "/people/ann", "/people/ann/live", "/people/ann/sessions/1", "/people/ann/traits",
-             "/people/ann/search?q=hives", "/talk?person=ann", "/talk?person=new", "/people/ann/beside/u3", "/people/ann/replies/u3",
-             "/people/ann/replies/u99", "/people/ann?before=2"]  # fmt: skip
+    about = (
+        "",
+        "/live",
+        "/sessions/1",
+        "/traits",
+        "/search?q=hives",
+        "/beside/u3",
+        "/replies/u3",
+        "/replies/u99",
+        "?before=2",
+    )
+    pages = ["", "/talk?person=ann", "/talk?person=new", *(f"/people/ann{path}" for path in about)]
     for path in pages:
         page = await client.get(path or "/")
         assert page.status_code == 200, path
@@ -68,10 +77,10 @@ async def test_a_person_with_many_traits_and_replies_is_as_quick_to_load(served:
         while path:
             page = (await client.get(path, headers={"HX-Request": "true"} if "?" in path else {})).text
             shown += page.count('class="memory"')
-            headings += re.findall("<h2>(.*?)</h2>", page)
+            headings += re.findall("<h[23]>(.*?)</h[23]>", page)
             following = re.search(r'hx-get="([^"]+/traits[^"]+)"', page)
             path = following[1] if following else ""
-        assert (shown, headings) == (120, ["User", "Bob"])
+        assert (shown, headings) == (120, ["User", "Holds now", "Bob", "Holds now"])
 
 
 async def test_what_is_shown_explains_a_recall_and_a_reply(served: Served):
@@ -96,6 +105,7 @@ async def test_what_only_the_running_session_knows_is_found(client: Client):
     asked = (await client.get("/people/ann/search?q=What+is+my+dog+called")).text
     assert "said <q>My dog is called Biscuit.</q>" in asked
     assert re.findall("<em>(.*?)</em>", asked) == ["dog", "called"]
+    assert "required>My dog is called Biscuit.</textarea>" in asked
 
 
 async def test_a_reply_says_what_was_left_out_and_why(served: Served):
@@ -113,10 +123,11 @@ async def test_a_reply_says_what_was_left_out_and_why(served: Served):
 async def test_a_session_shows_the_replies_that_recalled_it(served: Served):
     async with served(**{"memory.gamma": -1.0}) as client:
         await remembered(client)
-        assert "Recalled later" not in (await client.get("/people/ann")).text
+        assert "Recalled later" not in (await client.get("/people/ann/sessions/1")).text
         for text in ("How are my bees?", "And the hives?"):
             await client.chat(text, thread=None)
-        shown = (await client.get("/people/ann")).text
+        assert "recalled 2×" in (await client.get("/people/ann")).text
+        shown = (await client.get("/people/ann/sessions/1")).text
         assert "Recalled later 2 times" in shown
         assert re.findall(r'href="(/people/ann/replies/u\d+)"><time datetime="2024-05-01T', shown) == [
             "/people/ann/replies/u5",
@@ -127,7 +138,7 @@ async def test_a_session_shows_the_replies_that_recalled_it(served: Served):
         assert "I keep forty bee hives." in why
         assert "You are Sam" not in why
         await client.delete("/v1/memory/people/ann/memories/m1")
-        assert "Recalled later" not in (await client.get("/people/ann")).text
+        assert "Recalled later" not in (await client.get("/people/ann/sessions/1")).text
         assert "I keep forty bee hives." not in (await client.get("/people/ann/replies/u3")).text
         assert "There is no such reply." in (await client.get("/people/ann/replies/u99")).text
 
@@ -142,7 +153,9 @@ async def test_a_trait_says_when_it_ended_and_by_which_words(client: Client):
     page = (await client.get("/people/ann/traits")).text
     assert 'until <time datetime="2024-03-01T10:00:00+00:00">1 Mar 2024, 10:00</time>' in page
     assert f"Ended: “I &lt;gave&gt; my hives away.” ({said.id})" in page
-    assert 'until <time datetime="2024-03-01T10' in (await client.get("/people/ann")).text
+    assert 'until <time datetime="2024-03-01T10' in (await client.get("/people/ann/sessions/1")).text
+    assert "Ended" in page.partition("<h3>No longer</h3>")[2]
+    assert trait.text not in (await client.get("/people/ann")).text.partition('<h2 id="live"')[0]
     conversation.replace([said.id], finished=True)
     assert "until" not in (await client.get("/people/ann/traits")).text
 
@@ -175,15 +188,8 @@ async def test_what_people_said_stays_text(client: Client):
     script = "<script>alert(1)</script> \"quoted\" 'hives'"
     await remembered(client, "ann", script)
     await remembered(client, "<b>bob", "I keep bees.")
-    for path in (
-        "/",
-        "/people/ann",
-        "/people/ann/sessions/1",
-        "/people/ann/search?q=alert",
-        "/people/ann/search?q=<i>",
-        "/talk?person=ann",
-        "/talk?person=<b>bob",
-    ):
+    about = ("", "/sessions/1", "/search?q=alert", "/search?q=<i>", "/traits")
+    for path in ("/", "/talk?person=ann", "/talk?person=<b>bob", *(f"/people/ann{path}" for path in about)):
         page = (await client.get(path)).text
         assert "<script>alert" not in page
         assert "<b>bob" not in page
@@ -248,7 +254,7 @@ async def test_edit_and_pin(client: Client):
     assert "<html" not in edited.text
     pinned = await client.post("/people/ann/memories/m1/pin", data=token)
     assert (pinned.status_code, pinned.headers["location"]) == (303, "/people/ann")
-    assert "<strong>pinned</strong>" in (await client.get("/people/ann")).text
+    assert "<strong>pinned</strong>" in (await client.get("/people/ann/sessions/1")).text
 
 
 async def test_forgetting_and_deleting(client: Client):
@@ -258,9 +264,38 @@ async def test_forgetting_and_deleting(client: Client):
     assert "Forgotten." in forgotten.text
     assert (await client.post("/people/ann/memories/m1/forget", data=token)).status_code == 404
     assert (await client.post("/people/ann/delete", data=token | {"name": "bob"})).status_code == 400
+    about = (await client.get("/people/ann")).text
+    assert re.search(
+        r"Changed by hand</h2>.*2024-05-01T.*Forgotten: a memory</span> <span class=\"dim\">m1<", about, re.S
+    )
+    before = (await client.get("/v1/memory/people/ann/export")).text
     gone = await client.post("/people/ann/delete", data=token | {"name": "ann"})
-    assert (gone.status_code, gone.headers["location"]) == (303, "/")
+    assert (gone.status_code, gone.headers["location"]) == (303, "/?deleted=ann")
     assert (await client.get("/v1/memory/people/ann")).status_code == 404
+    assert "Undo" in (await client.get("/?deleted=ann")).text
+    assert "Undo" not in (await client.get("/?deleted=bob")).text
+    assert (await client.post("/undo", data=token | {"person": "ann"})).status_code == 303
+    assert (await client.get("/v1/memory/people/ann/export")).text == before
+    assert (await client.post("/undo", data=token | {"person": "ann"})).status_code == 404
+
+
+async def test_a_file_is_imported(client: Client):
+    await remembered(client, text="I keep “forty” hives.")
+    exported = (await client.get("/people/ann/export")).content
+    token = {"csrf": await csrf(client)}
+    assert (await client.post("/import", data=token, files={"file": ("ann.jsonl", exported)})).status_code == 409
+    copied = await client.post("/import", data=token | {"person": "eve"}, files={"file": ("ann.jsonl", exported)})
+    assert (copied.status_code, copied.headers["location"]) == (303, "/people/eve")
+    assert (await client.get("/v1/memory/people/eve/export")).content == exported.replace(
+        b'"id": "ann"', b'"id": "eve"'
+    )
+    chat = b"[01.03.24, 10:00:00] Zoe: I bake bread.\r\n[01.03.24, 10:01:00] Bob: Nice!\r\n"
+    brought = await client.post("/import", data=token | {"person": "Zoe"}, files={"file": ("_chat.txt", chat)})
+    assert (brought.status_code, await client.said("Zoe")) == (303, ["I bake bread.", "Nice!"])
+    refused = await client.post("/import", data=token | {"person": "Max"}, files={"file": ("x.txt", b"what is this")})
+    assert (refused.status_code, "x.txt is in none of the known formats" in refused.text) == (400, True)
+    assert (await client.get("/people/Max")).status_code == 404
+    assert (await client.post("/import", files={"file": ("ann.jsonl", exported)})).status_code == 403
 
 
 async def test_logging_in_and_out(client: Client):

@@ -1,18 +1,31 @@
 "use strict";
-// What the pages do beyond htmx: times in the reader's zone, and a talk whose replies are streamed.
+// What the pages do beyond htmx: times in the reader's zone, a file that is dropped, and a talk whose replies are streamed.
 
 const clock = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
+const calendar = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium" });
 
 function localTimes() {
   for (const time of document.querySelectorAll("time:not([data-local])")) {
     time.dataset.local = "";
-    if (time.dateTime.includes("T")) time.textContent = clock.format(new Date(time.dateTime)); // otherwise a whole day
+    if (!time.dateTime.includes("T")) continue; // a day, wherever one is
+    time.textContent = (time.className === "day" ? calendar : clock).format(new Date(time.dateTime));
   }
 }
 
 localTimes();
 document.getElementById("zone").textContent = `in your time zone, ${clock.resolvedOptions().timeZone}`;
 new MutationObserver(localTimes).observe(document.body, { childList: true, subtree: true });
+
+// ---- a file dropped on the form that imports it
+
+const drop = document.getElementById("import");
+for (const kind of drop ? ["dragover", "dragleave", "drop"] : []) {
+  drop.addEventListener(kind, (event) => {
+    event.preventDefault();
+    drop.classList.toggle("over", kind === "dragover");
+    if (kind === "drop") drop.elements.file.files = event.dataTransfer.files;
+  });
+}
 
 // ---- talking
 
@@ -100,7 +113,8 @@ function failed(reply, meta, text, error) {
   });
   meta.className = "problem meta";
   meta.setAttribute("role", "alert");
-  meta.replaceChildren(`No reply: ${error.message}. `, again);
+  const why = error instanceof TypeError ? "the server cannot be reached" : error.message;
+  meta.replaceChildren(`No reply: ${why}. `, again);
 }
 
 /** Show the memory behind a reply beside the talk. */

@@ -6,6 +6,7 @@ A thin public face over `ld_agent.running.resources`; what is said and learned i
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from types import TracebackType
@@ -27,8 +28,9 @@ from ld_agent.running.stateless import without_memory
 from ld_agent.state import Relation
 from ld_agent.steps import arun, run
 from ld_agent.storage.rows import StoredConversation
+from ld_agent.storage.served import Directory
 from ld_agent.storage.store import Store
-from ld_agent.types import Recalled, ReplyOptions, checked_name, checked_text, name_key, utc
+from ld_agent.types import PersonSummary, Recalled, ReplyOptions, checked_name, checked_text, name_key, utc
 
 __all__ = ["Agent", "Conversation"]
 
@@ -147,6 +149,10 @@ class Agent:
         if resume:
             conversation.resume(at)
         return conversation
+
+    def people(self) -> list[PersonSummary]:
+        """Everyone who is known: the id of each conversation in the store, and how much is remembered of it."""
+        return Directory(self.store).people("", "", most=sys.maxsize)
 
     async def answer(
         self,

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ld_agent.errors import InputError
 from ld_agent.memory.short_term import ShortTermCache
-from ld_agent.revising.correcting import correct
+from ld_agent.revising.correcting import correct, undo
 from ld_agent.running.stream import AsyncReplyStream, SyncReplyStream
 from ld_agent.state import Relation, session_ended
 from ld_agent.steps import Steps, arun, run
@@ -271,9 +271,7 @@ class Conversation:
         return self._store.records(self.key)
 
     def edit(self, target: str, text: str) -> None:
-        """Correct a record, trait or utterance by its id, and everything else that says it: lines, memories, traits.
-
-        Changes are logged with their dates and exported.
+        """Correct a record, trait or utterance by its id, and everything else that says it; logged with its date, and exported.
 
         Raises:
             InputError: no such record, trait or utterance, or an empty text.
@@ -291,12 +289,15 @@ class Conversation:
         with self._inside():
             correct(self.relation, target, "", self._resources.clock())
 
+    def undo(self) -> None:
+        """Take back the latest `edit` or `pin`, or raise `InputError`; called again, put it back. What was forgotten is gone."""
+        with self._inside():
+            undo(self.relation, self._resources.clock())
+
     def replace(self, utterance_ids: Sequence[str], *, finished: bool = False) -> None:
         """Remove utterances of the running session, for turns that a person edited or wants regenerated, together with what
-        was learned only from them. The text stays in the store as history; no prompt, session or memory contains it.
-
-        Args:
-            finished: also remove utterances of finished sessions; a memory with other sources too is kept.
+        was learned only from them. The text stays in the store as history; no prompt, session or memory contains it. With
+        ``finished``, also those of finished sessions; a memory with other sources too is kept.
 
         Raises:
             InputError: an utterance is not in this thread's running session.

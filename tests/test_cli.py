@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_commands import CommandLine, Untouched, light_config, run_real
 
 import ld_agent.cli
+import ld_agent.cli.chat
 import ld_agent.storage.sqlite.store
+from ld_agent.cli import doctor
+from ld_agent.config import Config
+from ld_agent.config.sections import SMOLLM2
 from ld_agent.files import shipped_path
 
 SAMPLE = shipped_path("data/samples/three_sessions.jsonl")
@@ -24,7 +33,7 @@ REFUSED = [
     (["run", SAMPLE, "--limit", "0"], ["--limit"], 2),
     (["run", SAMPLE, "--batch", "0"], ["--batch"], 2),
     (["run", SAMPLE, "--format", "csv"], ["--format", "csv", "jsonl", "msc"], 2),
-    (["memory", "forget"], ["'forget'"], 2),
+    (["memory", "forgt"], ["'forgt'"], 2),
     (["memory", "list"], ["--store", "see ld-agent memory list --help"], 2),
     (["chat", "-c", "nowhere.yaml"], ["nowhere.yaml"], 2),
     (["chat", "-c", "defualt"], ["defualt", "default", "qwen3-0.6b"], 2),
@@ -42,6 +51,7 @@ REFUSED = [
     (["run", SAMPLE, "topics.model=no_such_pipeline"], ["no_such_pipeline", "topics.model"], 1),
     (["chat", "backbone.model=/no/such/model.gguf"], ["/no/such/model.gguf"], 1),
     (["chat", "backbone.model=package:no-such-package/model.gguf"], ["no-such-package", "pip install"], 1),
+    (["chat", "-c", "ollama", "backbone.base_url=http://localhost:9/v1"], ["localhost:9", "ld-agent doctor"], 1),
     (["chat", "modules.extractor.adapter=/no/such/adapter"], ["/no/such/adapter"], 1),
     (["chat", "modules.generator.backbone={kind: transformers, model: /no/such/other}"], ["/no/such/other"], 1),
 ]
@@ -70,7 +80,58 @@ def test_what_cannot_be_done_is_one_line_before_anything_is_read(
 def test_a_group_called_bare_shows_its_help(command_line: CommandLine, group: list[str]):
     ran = command_line(*group)
     assert (ran.code, ran.err) == (2, "")
-    assert "Commands" in ran.out
+    assert ("Commands" if group else "Tune and evaluate") in ran.out
+
+
+def test_without_a_command_lines_from_a_pipe_are_a_chat(
+    command_line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    called: list[tuple[str, str]] = []
+
+    def chat(config: Config, conversation: str) -> int:
+        called.append((config.backbone.model, conversation))
+        return 0
+
+    monkeypatch.setattr(ld_agent.cli.chat, "run_chat", chat)
+    (tmp_path / "lines").write_text("Hi.\n")
+    assert command_line(stdin=io.FileIO(tmp_path / "lines")).code == 0
+    assert called == [(SMOLLM2, "chat")]
+
+
+def test_the_doctor_says_what_works_and_what_brings_the_rest(
+    command_line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    class Served(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"data": [{"id": "small-model"}]}' if self.path == "/v1/models" else b"")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    def examined(**ports: int) -> tuple[int, dict[str, Any]]:
+        monkeypatch.setattr(doctor, "SERVERS", ports)
+        ran = command_line("doctor", "--store", tmp_path / "me.db", "--json")
+        return ran.code, {f["name"]: f for f in json.loads(ran.out)["findings"]}
+
+    with ThreadingHTTPServer(("localhost", 0), Served) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        code, found = examined(Own=server.server_port)
+        server.shutdown()
+    assert code == 0
+    assert found["default model"]["works"] is True
+    assert f"localhost:{server.server_port}/v1 backbone.model=small-model" in found["Own"]["fix"]
+    assert not (tmp_path / "me.db").exists()
+
+    monkeypatch.setattr(doctor.metadata, "version", lambda name: "0.0.1")
+    (tmp_path / "me.db").write_text("not a store, but longer than a header of SQLite's files would be" * 2)
+    code, found = examined(Own=server.server_port)
+    assert code == 1
+    assert "none on the usual ports" in found["model servers"]["detail"]
+    assert (found["store"]["works"], "not an ld_agent store" in found["store"]["detail"]) == (False, True)
+    assert "torch" in found["package"]["detail"]
+    assert found["extra server"]["fix"] == "pip install 'ld_agent[server]'"
 
 
 def test_an_unforeseen_error_is_one_line_too(

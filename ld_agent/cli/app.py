@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import io
+import sys
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ld_agent.cli import (
     adapters,
     bench,
+    corrections,
+    doctor,
     ecm,
     evaluate,
     judge,
@@ -20,24 +25,26 @@ from ld_agent.cli import (
 )
 from ld_agent.cli.options import MaybeStore, OneConfig, Overrides, configured
 
+TALK, MEMORY, TUNE, PAPERS = "Talk", "Memory", "Tune and evaluate", "Papers"
+GROUPS = (TALK, MEMORY, TUNE, PAPERS)
+"""The groups of the help, in order."""
+
+
+class _InGroups(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=lambda name: GROUPS.index(self.commands[name].rich_help_panel))
+
+
 app = typer.Typer(
     name="ld-agent",
-    help="Long-term dialogue agents that remember people for months.",
-    no_args_is_help=True,
+    cls=_InGroups,
+    help="Long-term dialogue agents that remember people for months. Without a command: chat.",
+    invoke_without_command=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(memory.app, name="memory")
-app.add_typer(bench.app, name="bench")
-app.add_typer(evaluate.app, name="eval")
-app.add_typer(ecm.app, name="ecm")
-app.add_typer(judge.app, name="judge")
-app.command("tables")(tables.tables)
-app.command("statistics")(statistics.statistics)
-app.add_typer(serve.keys, name="keys")
-app.add_typer(adapters.app, name="adapters")
 
 
 def _version(wanted: bool) -> None:
@@ -48,17 +55,32 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog="Example: ld-agent chat --store me.db")
+@app.callback(epilog="Examples:\n\n  ld-agent chat --store me.db\n\n  ld-agent demo\n\n  ld-agent serve --store me.db")
 def root(
+    context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Long-term dialogue agents that remember people for months."""
+    """Long-term dialogue agents that remember people for months. Without a command: chat."""
+    if context.invoked_subcommand is not None:
+        return
+    if not _somebody_talks():
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
+    chat()
 
 
-@app.command()
+def _somebody_talks() -> bool:
+    """Whether there is a terminal to chat on, or a line that comes from a pipe."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return sys.stdin is not None and sys.stdout.isatty()
+    lines = getattr(sys.stdin, "buffer", None)
+    return isinstance(lines, io.BufferedReader) and bool(lines.peek(1))
+
+
+@app.command(rich_help_panel=TALK)
 def chat(
     overrides: Overrides = None,
     config: OneConfig = None,
@@ -73,7 +95,7 @@ def chat(
 
       ld-agent chat --store me.db --conversation maya
 
-      ld-agent chat -c qwen3-0.6b agent.name=Robin
+      ld-agent chat -c qwen3-1.7b agent.name=Robin
 
       echo "Hi, I keep bees." | ld-agent chat --store me.db
     """
@@ -82,10 +104,7 @@ def chat(
     raise typer.Exit(run_chat(configured(config, store, overrides), conversation))
 
 
-app.command("run")(run.run)
-
-
-@app.command()
+@app.command(rich_help_panel=TALK)
 def demo(
     overrides: Overrides = None,
     config: OneConfig = None,
@@ -103,5 +122,19 @@ def demo(
     run_demo(configured(config, store, overrides, greedy=True), why)
 
 
-app.command("serve")(serve.serve)
-app.command("mcp")(serve.mcp)
+app.command("doctor", rich_help_panel=TALK)(doctor.doctor)
+app.command("serve", rich_help_panel=TALK)(serve.serve)
+app.command("mcp", rich_help_panel=TALK)(serve.mcp)
+app.add_typer(serve.keys, name="keys", rich_help_panel=TALK)
+app.add_typer(memory.app, name="memory", rich_help_panel=MEMORY)
+memory.app.command("edit")(corrections.edit)
+memory.app.command("forget")(corrections.forget)
+memory.app.command("pin")(corrections.pin)
+app.command("run", rich_help_panel=TUNE)(run.run)
+app.add_typer(evaluate.app, name="eval", rich_help_panel=TUNE)
+app.add_typer(judge.app, name="judge", rich_help_panel=TUNE)
+app.add_typer(bench.app, name="bench", rich_help_panel=TUNE)
+app.add_typer(adapters.app, name="adapters", rich_help_panel=TUNE)
+app.command("tables", rich_help_panel=PAPERS)(tables.tables)
+app.command("statistics", rich_help_panel=PAPERS)(statistics.statistics)
+app.add_typer(ecm.app, name="ecm", rich_help_panel=PAPERS)

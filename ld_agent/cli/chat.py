@@ -1,30 +1,24 @@
-"""``ld-agent chat``: lines in, streamed replies out, and commands that show what the agent remembers and why."""
+"""``ld-agent chat``: lines in, streamed replies out; `chat_commands` has what begins with a slash."""
 
 from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
 
 from ld_agent.agent import Agent, Conversation
-from ld_agent.cli.show import RecalledTable, console, plain, records_table, say, traits_table
+from ld_agent.backbones.served import served_models
+from ld_agent.cli.chat_commands import COMMANDS
+from ld_agent.cli.show import console, plain, say
 from ld_agent.config import Config
-from ld_agent.config.sections import SMOLLM2
-from ld_agent.errors import BackboneError, InputError
+from ld_agent.config.sections import SMOLLM2, BackboneSection
+from ld_agent.errors import BackboneError, InputError, ModelError
 from ld_agent.languages import ENGLISH
-from ld_agent.memory.views import VIEWS
+from ld_agent.storage.address import is_address, shown
 from ld_agent.terminal import LongWork
 from ld_agent.types import name_key
-
-HELP = """\
-/memory          memories of past sessions
-/persona [NAME]  traits of a person, or of everyone
-/why             the numbers behind the last recall
-/end             end this session now, so that it is summarized
-/help            this list
-/quit            end the session and exit (as does end of input)
-Ctrl-C stops a reply; the part already generated is kept."""
 
 
 def run_chat(config: Config, conversation_id: str) -> int:
@@ -41,11 +35,11 @@ def run_chat(config: Config, conversation_id: str) -> int:
     with Agent(config, background=True) as agent:
         agent.resources.progress = LongWork()
         name_of_agent = _agent_name(agent, conversation_id)
+        _check_server(agent)
         with console.status("loading the models; the first start converts one, which takes a while …"):
             agent.warm_up()
-        console.print(plain(f"{name_of_agent} is here. /help lists the commands.", "dim"))
-        console.print(plain(_who_talks(agent), "dim"), soft_wrap=True)
-        _greet(agent, conversation_id)
+        for line in _welcome(agent, conversation_id, name_of_agent, typed):
+            console.print(plain(line, "dim"), soft_wrap=True)
         with console.status("remembering the last session …"):
             conversation = agent.conversation(conversation_id, agent_name=name_of_agent)
         for line in _typed_lines(config.agent.user) if typed else _piped_lines(config.agent.user):
@@ -69,13 +63,46 @@ def run_chat(config: Config, conversation_id: str) -> int:
     return 1 if failed and not typed else 0
 
 
-def _who_talks(agent: Agent) -> str:
+def _generator(agent: Agent) -> BackboneSection:
+    return agent.models.settings("generator").backbone or agent.config.backbone
+
+
+def _check_server(agent: Agent) -> None:
+    """Say at once if the replies come from a server on this machine that does not run.
+
+    Raises:
+        ModelError: it does not.
+    """
+    url = _generator(agent).base_url
+    local = url and urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
+    if url and local and served_models(url, timeout=5.0) is None:
+        raise ModelError(f"nothing answers at backbone.base_url={url}; start the server, or see: ld-agent doctor")
+
+
+def _welcome(agent: Agent, conversation_id: str, name: str, typed: bool) -> Iterator[str]:
+    """Who is here, which model talks, where the memory is, and on a terminal what to try."""
+    yield f"{name} is here, and remembers. /help lists the commands."
+    yield _who_talks(_generator(agent))
+    path = agent.store.path
+    yield f"The memory is {shown(path) if is_address(path) or path == ':memory:' else Path(path).absolute()}."
+    stored = agent.store.find_conversation(conversation_id)
+    last = agent.store.last_utterance(stored.key) if stored else None
+    if stored and last:
+        count = agent.store.counts(stored.key)["records"]
+        known = f"{count} {'memory' if count == 1 else 'memories'} of it; /memory shows them" if count else "/help"
+        yield f"Your last conversation was {ENGLISH.ago(last.at, agent.clock())} ({known})."
+    elif typed:
+        yield f"Try:  tell {name} about yourself, such as: My dog Biscuit keeps me sane."
+        yield f"      /end, come back with: What is my dog called?, and /why {name} knows"
+        yield f"      /persona shows what {name} knows about you; /edit, /forget and /pin change it"
+
+
+def _who_talks(section: BackboneSection) -> str:
     """Which model writes the replies, and how to use a larger one."""
-    section = agent.models.settings("generator").backbone or agent.config.backbone
     if section.model == SMOLLM2:
         return (
             "The model is the small embedded SmolLM2-135M. For good conversation use a larger one: ld-agent chat -c qwen3-1.7b, "
-            "or -c instructed backbone.model=FILE.gguf"
+            "or what ld-agent doctor finds on this machine."
         )
     where = f" at {section.base_url}" if section.base_url else ""
     return f"The model is {section.model.rpartition('/')[2]}{where}; another one: backbone.model=NAME"
@@ -99,15 +126,6 @@ def _agent_name(agent: Agent, conversation_id: str) -> str:
             f"To rename {name} here: {rename} {agent.config.agent.name}"
         )
     return name
-
-
-def _greet(agent: Agent, conversation_id: str) -> None:
-    stored = agent.store.find_conversation(conversation_id)
-    last = agent.store.last_utterance(stored.key) if stored else None
-    if stored and last:
-        count = agent.store.counts(stored.key)["records"]
-        known = f"{count} {'memory' if count == 1 else 'memories'} of it; /memory shows them" if count else "/help"
-        console.print(plain(f"Your last conversation was {ENGLISH.ago(last.at, agent.clock())} ({known}).", "dim"))
 
 
 def _typed_lines(user: str) -> Iterator[str]:
@@ -163,73 +181,3 @@ def _command(name: str, argument: str, conversation: Conversation) -> None:
         COMMANDS[name](conversation, argument)
     except InputError as exc:
         console.print(plain(str(exc), "red"), soft_wrap=True)
-
-
-def _memory(conversation: Conversation, argument: str) -> None:
-    records = conversation.records
-    newest = {r.view: r.id for r in records if r.view in VIEWS and VIEWS[r.view].rewrites}
-    console.print(records_table([r for r in records if newest.get(r.view, r.id) == r.id]))
-
-
-def _persona(conversation: Conversation, argument: str) -> None:
-    names = [argument] if argument else dict.fromkeys([*conversation.speakers, conversation.agent_name])
-    for name in names:
-        traits = conversation.persona(name, history=True)
-        console.print(plain(name, "bold"))
-        console.print(traits_table(traits))
-
-
-def _why(conversation: Conversation, argument: str) -> None:
-    reply = conversation.last_reply
-    if reply is None:
-        console.print("nothing was recalled yet; say something first", style="dim")
-        return
-    memory = conversation.relation.resources.config.memory
-    for view in memory.views:
-        label = f"{view}: " if len(memory.views) > 1 else ""
-        console.print(plain(label + VIEWS[view].ranking(memory), "dim"))
-        console.print(RecalledTable([r for r in reply.recalled if r.record.view == view]))
-        for line in _explained(reply.explanations.get(view, {})):
-            console.print(plain(line, "dim"), soft_wrap=True)
-    for name, traits in reply.traits.items():
-        console.print(plain(f"{name}: {' '.join(traits)}", "dim"))
-
-
-def _explained(explanation: Mapping[str, Any]) -> Iterator[str]:
-    """The rounds of a reflection, one per line; other explanations unchanged."""
-    for number, entry in enumerate(explanation.get("rounds", ()), 1):
-        candidates = ", ".join(entry["candidates"])
-        outcome = {
-            "enough": f"enough, chose {', '.join(entry.get('selected', ())) or 'none'}",
-            "missing": f"searched again with: {', '.join(entry.get('keywords', ()))}",
-            "unusable": "the model's answer was unreadable; results kept",
-            "failed": f"the model failed; results kept ({entry.get('problem', '')})",
-        }[entry["outcome"]]
-        yield f"round {number}: found {candidates}; {outcome}"
-    for name, value in explanation.items():
-        if name != "rounds":
-            yield f"{name}: {', '.join(map(str, value)) if isinstance(value, (list, tuple)) else value}"
-
-
-def _end(conversation: Conversation, argument: str) -> None:
-    running = bool(conversation.running)
-    with console.status("remembering …"):
-        records = conversation.end_session()
-    if records:
-        console.print(records_table(records))
-    else:
-        said = "the session ended; its memory is still pending" if running else "no session is running"
-        console.print(said, style="dim")
-
-
-def _help(conversation: Conversation, argument: str) -> None:
-    console.print(plain(HELP))
-
-
-COMMANDS: dict[str, Callable[[Conversation, str], None]] = {
-    "help": _help,
-    "memory": _memory,
-    "persona": _persona,
-    "why": _why,
-    "end": _end,
-}

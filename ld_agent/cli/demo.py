@@ -10,13 +10,13 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ld_agent.agent import Agent
-from ld_agent.cli.show import RecalledTable, console, plain, records_table, traits_table
+from ld_agent.cli.show import RecalledTable, console, plain, read_in, records_table, traits_table
 from ld_agent.config import Config
 from ld_agent.datasets import Episode, Turn, load_episodes
 from ld_agent.files import shipped_path
 from ld_agent.languages import ENGLISH
 from ld_agent.running.replay import PlayedTurn, replay
-from ld_agent.types import Reply, Utterance
+from ld_agent.types import Utterance
 
 PAUSE = timedelta(days=14)
 
@@ -75,15 +75,9 @@ def _shown(played: PlayedTurn, last: PlayedTurn | None, agent: str, why: bool) -
         console.rule(f"session {played.session}, {reply.heard.at:%d %B %Y}{ago}", style="bold")
     console.print(plain(f"{reply.heard.speaker}: {reply.heard.text}", "cyan"))
     console.print(plain(f"{agent}: {reply.text}", "bold"))
-    details = _numbers(played) if why else [plain(f"remembered: {line}", "dim") for line in _read(reply)]
+    details = _numbers(played) if why else [plain(f"remembered: {line}", "dim") for line in [read_in(reply)] if line]
     for detail in details:
         console.print(Padding(detail, (0, 0, 0, 4)))
-
-
-def _read(reply: Reply) -> list[str]:
-    """The line that a reply was read in, if it was read in one."""
-    leads = ("read in: ", "decided by: ")
-    return [note.removeprefix(lead) for note in reply.notes for lead in leads if note.startswith(lead)][:1]
 
 
 def _numbers(played: PlayedTurn) -> list[RenderableType]:

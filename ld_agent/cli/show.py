@@ -6,6 +6,7 @@ Text from people is data: it is shown without markup, and its control characters
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -18,7 +19,7 @@ from ld_agent.terminal import console as console
 from ld_agent.terminal import errors as errors
 from ld_agent.terminal import plain as plain
 from ld_agent.terminal import say as say
-from ld_agent.types import Recalled, Record, Trait
+from ld_agent.types import Recalled, Record, Reply, Trait
 
 WIDE = 100
 """Minimum terminal width to show a recalled record on one line with its numbers."""
@@ -26,6 +27,17 @@ WIDE = 100
 
 def day(value: Record | Trait) -> str:
     return value.at.strftime("%Y-%m-%d %H:%M")
+
+
+def date(at: datetime) -> str:
+    return f"{at.day} {at:%B %Y}"
+
+
+def read_in(reply: Reply) -> str:
+    """The line that a reply was read in; "": it was not read in one."""
+    leads = ("read in: ", "decided by: ")
+    lines = (note.removeprefix(lead) for note in reply.notes for lead in leads if note.startswith(lead))
+    return next(lines, "")
 
 
 class RecalledTable:
@@ -99,11 +111,15 @@ def records_table(records: Sequence[Record]) -> RenderableType:
         return Text("nothing is remembered yet; a session is remembered when it ends (/end)", style="dim")
     table = _text_table(("id", "view", "session", "until"), "memory")
     for record in records:
-        text = plain(record.text)
+        text = _pinned(plain(record.text), record.pinned)
         if record.fallback:
             text.append("  (extracted, not written by the model)", style="dim")
         table.add_row(plain(record.id), plain(record.view), str(record.session), day(record), text)
     return table
+
+
+def _pinned(text: Text, pinned: bool) -> Text:
+    return text.append("  pinned", style="not strike cyan") if pinned else text
 
 
 def traits_table(traits: Sequence[Trait]) -> RenderableType:
@@ -111,9 +127,9 @@ def traits_table(traits: Sequence[Trait]) -> RenderableType:
         return Text("nothing is known yet", style="dim")
     table = _text_table(("id", "since", "said"), "trait")
     for trait in traits:
-        text = plain(trait.text, "" if trait.active else "strike dim")
+        text = _pinned(plain(trait.text, "" if trait.active else "strike dim"), trait.pinned)
         if until := trait.holds_until:
-            text.append(f"  until {until.day} {until:%B %Y}", style="not strike dim")
+            text.append(f"  until {date(until)}", style="not strike dim")
         if trait.superseded_by:
             text.append(f"  superseded by {trait.superseded_by}", style="not strike dim")
         since = f"{trait.holds_from or trait.at:%Y-%m-%d %H:%M}" if trait.source else "config"

@@ -73,6 +73,38 @@ def correct(relation: Relation, target: str, text: str, at: datetime, *, forgott
     relation.changed_by_hand()
 
 
+def undo(relation: Relation, at: datetime) -> None:
+    """Take back the latest change by hand: give back the texts before an edit, or the pin before it was set or removed.
+
+    Raises:
+        InputError: nothing was changed, or the latest change was to forget, which left nothing to give back.
+    """
+    resources, store, key = relation.resources, relation.resources.store, relation.key
+    with store.writing(key):
+        changes = store.changes(key)
+        latest = [change for change in reversed(changes) if change.at == changes[-1].at]
+        before = {change.target: change.before for change in latest if change.action == "edit" and change.before}
+        pins = {change.target: change.action == "unpin" for change in latest if change.action in ("pin", "unpin")}
+        if not before and not pins:
+            reason = "what was forgotten is gone; tell it again" if changes else "nothing was edited or pinned"
+            raise InputError(f"there is nothing to undo: {reason}")
+        lines = {target: text for target, text in before.items() if target.startswith("u")}
+        records = [replace(r, text=before[r.id]) for r in store.records(key) if r.id in before]
+        topics = resources.topics.extract([r.text for r in records])
+        records = [replace(record, topics=found) for record, found in zip(records, topics, strict=True)]
+        vectors = resources.encoder.encode([r.text for r in records]) if records else ()
+        relearned = (
+            list(lines) if any(change.action == "forget" for change in latest) else []
+        )  # traits that went with it
+        store.rewrite(key, Rewriting(lines, list(zip(records, vectors, strict=True)), False, relearned), at)
+        for trait, _ in store.personas(key).traits():
+            if trait.id in before:
+                _change(relation, trait.id, before[trait.id], at)
+        for target, pinned in pins.items():
+            store.pin(key, target, pinned, at)
+    relation.changed_by_hand()
+
+
 def _change(relation: Relation, target: str, text: str, at: datetime) -> None:
     store, key = relation.resources.store, relation.key
     if text:

@@ -38,6 +38,19 @@ def existing_store(path: str | Path) -> Store:
     return open_store(path)
 
 
+def schema_version(path: Path) -> str | None:
+    """Which version of how many a store file is in, read without changing it; None: there is no file.
+
+    Raises:
+        StoreError: it is not a store.
+    """
+    if not path.exists():
+        return None
+    from ld_agent.storage.sqlite.connection import version_of
+
+    return "version {} of {}".format(*version_of(path))
+
+
 def _postgres(address: str, create: bool) -> Store:
     try:
         from ld_agent.storage.postgres.store import PostgresStore

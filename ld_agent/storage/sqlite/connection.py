@@ -6,7 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +75,7 @@ class Connection:
     def _prepare(self) -> None:
         with self.errors():
             # in this order, because another process may be creating the store concurrently
-            tables = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            version, application = self._pragma("user_version"), self._pragma("application_id")
-            if version > len(MIGRATIONS) and application == APPLICATION_ID:
-                raise newer_schema(self.path, version, len(MIGRATIONS))
-            if (tables or version or application) and application != APPLICATION_ID:
-                raise StoreError(f"{self.path} is a database, but not an ld_agent store; give another --store")
+            version = _version(self._db, self.path)
             self._db.execute("PRAGMA foreign_keys = ON")
             self._db.execute("PRAGMA secure_delete = ON")  # deleted text is overwritten, not just unlinked
             self._db.execute("PRAGMA synchronous = FULL")
@@ -201,6 +196,31 @@ class Connection:
             raise StoreError(f"{self.path}: {_remedy(exc)}") from exc
         except UnicodeEncodeError as exc:
             raise not_storable(self.path, exc) from exc
+
+
+def version_of(path: Path) -> tuple[int, int]:
+    """The version of an existing store's schema and the newest one, without changing the file.
+
+    Raises:
+        StoreError: as `Connection`.
+    """
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
+            return _version(db, str(path)), len(MIGRATIONS)
+    except sqlite3.Error as exc:
+        raise StoreError(f"{path}: {_remedy(exc)}") from exc
+
+
+def _version(db: sqlite3.Connection, path: str) -> int:
+    tables, version, application = (
+        int(db.execute(query).fetchone()[0])
+        for query in ("SELECT count(*) FROM sqlite_master", "PRAGMA user_version", "PRAGMA application_id")
+    )
+    if version > len(MIGRATIONS) and application == APPLICATION_ID:
+        raise newer_schema(path, version, len(MIGRATIONS))
+    if (tables or version or application) and application != APPLICATION_ID:
+        raise StoreError(f"{path} is a database, but not an ld_agent store; give another --store")
+    return version
 
 
 def _bound(values: tuple[Any, ...]) -> tuple[Any, ...]:

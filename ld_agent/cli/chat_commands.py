@@ -9,7 +9,7 @@ from ld_agent.cli.show import RecalledTable, console, date, plain, read_in, reco
 from ld_agent.conversation import Conversation
 from ld_agent.errors import InputError
 from ld_agent.memory.views import VIEWS
-from ld_agent.types import Reply
+from ld_agent.types import Record, Reply, Trait
 
 HELP = """\
 /memory          memories of past sessions, with their ids
@@ -109,7 +109,8 @@ def _forget(conversation: Conversation, argument: str) -> None:
 
 def _pin(conversation: Conversation, argument: str) -> None:
     target = _id(argument, "/pin")
-    pinned = any(one.id == target and one.pinned for one in (*conversation.records, *conversation.traits(history=True)))
+    there: list[Record | Trait] = [*conversation.records, *conversation.traits(history=True)]
+    pinned = any(one.pinned for one in there if one.id == target)
     conversation.pin(target, not pinned)
     state = "no longer pinned" if pinned else "pinned: it is in every prompt from now on"
     console.print(plain(f"{target} is {state}", "dim"))

@@ -43,9 +43,9 @@ def build(
 
     Examples:
 
-      ld-agent ecm build knowledge --from msc_dialogue/session_3/test.txt --out knowledge.jsonl -c openai
+      ld-agent ecm build knowledge --from data/samples/msc_session_3.txt --out knowledge.jsonl -c openai
 
-      ld-agent ecm build feedback --from requests.txt --out feedback.jsonl --limit 20
+      ld-agent ecm build feedback --from data/samples/requests.txt --out feedback.jsonl --limit 20
     """
     from ld_agent.backbones import build_backbone
     from ld_agent.evaluation.tasks.ecm import write_samples

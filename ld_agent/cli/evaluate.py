@@ -134,7 +134,7 @@ def score(
 
     Example:
 
-      ld-agent eval score runs/extraction/default runs/extraction/qwen3-0.6b
+      ld-agent eval score runs/extraction/default runs/extraction/qwen3-1.7b
     """
     from ld_agent.evaluation.run_files import read_run, runs_under
 

@@ -63,7 +63,7 @@ def run(
 
       ld-agent run data/samples/three_sessions.jsonl --store demo.db
 
-      ld-agent run msc/session_3/valid.txt --limit 5 --teacher-forced --out replies.jsonl memory.tau=null
+      ld-agent run data/samples/msc_session_3.txt --limit 5 --teacher-forced --out replies.jsonl memory.tau=null
     """
     from ld_agent.running.on_ray import check_not_launched
 

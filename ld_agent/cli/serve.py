@@ -40,7 +40,7 @@ def serve(
 
       ld-agent serve --store me.db
 
-      ld-agent serve -c default -c qwen3-0.6b --store me.db --host 0.0.0.0
+      ld-agent serve -c default -c qwen3-1.7b --store me.db --host 0.0.0.0
     """
     require_extra("server", ("fastapi", "uvicorn"))
     from ld_agent.server.run import serve as run_server

@@ -37,9 +37,9 @@ def statistics(
 
     Examples:
 
-      ld-agent statistics msc_dialogue/session_3/test.txt carecall.json
+      ld-agent statistics data/samples/msc_session_3.txt data/samples/carecall.json
 
-      ld-agent statistics msc_dialogue/session_5/test.txt --out runs/statistics
+      ld-agent statistics data/samples/msc_session_3.txt --out runs/statistics
     """
     from ld_agent.evaluation import statistics as corpora
     from ld_agent.evaluation.tables.runs import FIGURES, write_figures

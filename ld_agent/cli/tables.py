@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ld_agent.cli.options import RunsFolder
-from ld_agent.cli.show import say
+from ld_agent.cli.show import console, figures_table, plain, say
 from ld_agent.errors import InputError
 
 if TYPE_CHECKING:
+    from ld_agent.evaluation.tables.filled import FilledTable
     from ld_agent.evaluation.tables.paper_figures import PaperTable
 
 
@@ -46,7 +47,7 @@ def tables(
 
       ld-agent tables ld-agent-1 --from runs
 
-      ld-agent tables ecm-4 --plan -c qwen3-0.6b
+      ld-agent tables ecm-4 --plan -c qwen3-1.7b
 
       ld-agent tables rsum-3 --from runs --session 4
     """
@@ -58,10 +59,23 @@ def tables(
     elif runs is None:
         raise InputError("--from is missing: give the folder with your runs, or --plan for the commands that make them")
     else:
-        sys.stdout.write(_filled(table, runs, row or []))
+        _show(_filled(table, runs, row or []))
 
 
-def _filled(table: PaperTable, runs: Path, rows: list[str]) -> str:
+def _show(filled: FilledTable) -> None:
+    """Print a table: aligned on a terminal, in Markdown for everything else."""
+    if not console.is_terminal:
+        sys.stdout.write(filled.markdown())
+        return
+    table = filled.table
+    rows = [[plain(cell, "bold" if line.ours else "") for cell in (line.label, *line.cells)] for line in filled.lines]
+    heads = ["", *(column.head for column in table.columns)]
+    console.print(figures_table(f"{table.paper}, {table.number}: {table.title}", heads, rows))
+    for note in filled.notes:
+        console.print(plain(f"- {note}", "dim"))
+
+
+def _filled(table: PaperTable, runs: Path, rows: list[str]) -> FilledTable:
     from ld_agent.evaluation.run_files import read_run
     from ld_agent.evaluation.tables.filled import FilledTable
     from ld_agent.evaluation.tables.runs import collect
@@ -78,7 +92,7 @@ def _filled(table: PaperTable, runs: Path, rows: list[str]) -> str:
     filled = FilledTable(table, collected, given)
     if not filled.filled:
         say(f"no run in {runs} fits a cell of {table.name}; the notes under the table say what each run is")
-    return filled.markdown()
+    return filled
 
 
 def _planned(table: PaperTable, configs: list[str]) -> str:

@@ -84,7 +84,7 @@ async def _serve(agents: Mapping[str, Agent], listening: socket.socket) -> None:
     stopping = Stopping(server, GRACE)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.request)
-    logs.log.info("serving %s on http://%s:%d", ", ".join(agents), *listening.getsockname()[:2])
+    logs.log.info("loading %s for http://%s:%d", ", ".join(agents), *listening.getsockname()[:2])
     await server.serve([listening])
     if failures:
         raise failures[0]

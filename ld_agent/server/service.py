@@ -27,6 +27,7 @@ from ld_agent.errors import DataFileError, InputError, LDAgentError, StoreError
 from ld_agent.running.collector import Costs
 from ld_agent.running.history import Imported, People, store_history
 from ld_agent.server.errors import ApiError
+from ld_agent.server.logs import log
 from ld_agent.server.shapes import ObserveRequest
 from ld_agent.storage.exchange import export_lines, import_lines
 from ld_agent.storage.served import Answers, Directory, Keys
@@ -113,6 +114,7 @@ class Service:
         for agent in self.agents.values():
             await asyncio.to_thread(agent.warm_up)
         self.ready = True
+        log.info("ready: the models are loaded")
         for conversation_id in await asyncio.to_thread(self.directory.unfinished):
             await self._tidied(conversation_id, "")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cli_commands import CommandLine, conversation_line
+from rich.console import Console
 
 from ld_agent.config import parse_config
 from ld_agent.errors import InputError
@@ -366,13 +367,19 @@ def test_a_models_name_is_shown_without_its_place():
     assert short_name("Qwen/Qwen3-0.6B") == "Qwen3-0.6B"
 
 
-def test_the_command_prints_the_table_and_what_it_skipped(tmp_path: Path, data: Path, command_line: CommandLine):
+def test_the_command_prints_the_table_and_what_it_skipped(
+    tmp_path: Path, data: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+):
     make_run(tmp_path / "runs" / "half", data, wanted=2)
     make_run(tmp_path / "runs" / "whole", data)
     ran = command_line("tables", "ld-agent-1", "--from", tmp_path / "runs")
     assert ran.code == 0
     assert re.search(r"ours: .*\[LDA\\\]\*\* \| \*\*100\.00\*\*", ran.out)
     assert "half is unfinished" in ran.err
+    monkeypatch.setattr("ld_agent.cli.tables.console", Console(force_terminal=True, width=160))
+    shown = command_line("tables", "ld-agent-1", "--from", tmp_path / "runs").out
+    assert "100.00" in shown
+    assert "|" not in shown
     ran = command_line("tables", "nonsense", "--from", tmp_path / "runs")
     assert (ran.code, ran.out) == (1, "")
     assert "the tables are ld-agent-1" in ran.err

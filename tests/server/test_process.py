@@ -26,6 +26,7 @@ def test_killed_it_loses_nothing_and_stopped_it_ends_cleanly(tmp_path: Path):
         assert server.process.wait(60) == 0
         log = server.log.read_text()
         assert '"route": "/v1/chat/completions"' in log
+        assert log.index("loading") < log.index("ready: the models are loaded")
         assert not [secret for secret in (key, "before the kill", "people/ann", "Traceback") if secret in log]
 
 

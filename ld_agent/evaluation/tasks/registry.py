@@ -86,17 +86,17 @@ EXTRACTION = """Score the extractor against annotated traits: accuracy of "trait
 
 Examples:
 
-  ld-agent eval extraction msc_personasummary/session_4/test.txt --limit 25
+  ld-agent eval extraction data/samples/msc_personasummary/session_4/valid.txt --limit 25
 
-  ld-agent eval extraction test.txt -c default -c qwen3-0.6b --out runs/extraction --json
+  ld-agent eval extraction data/samples/msc_personasummary/session_4/valid.txt -c default -c qwen3-1.7b --out runs/extraction
 """
 SUMMARY = """Score the summarizer on DialogSum, LoCoMo or MSC: ROUGE-1, -2 and -L against the best reference.
 
 Examples:
 
-  ld-agent eval summary dialogsum.test250.jsonl --limit 60 modules.summarizer.adapter=null
+  ld-agent eval summary data/samples/dialogsum.jsonl --limit 60 modules.summarizer.adapter=null
 
-  ld-agent eval summary locomo10.json --limit 2
+  ld-agent eval summary data/samples/locomo.json --limit 2
 """
 RESPONSE = """Score the agent's replies by teacher-forced replay: BLEU, ROUGE, METEOR, F1, Distinct, perplexity, by session.
 
@@ -104,7 +104,7 @@ RESPONSE = """Score the agent's replies by teacher-forced replay: BLEU, ROUGE, M
 
 Examples:
 
-  ld-agent eval response msc_dialogue/session_3/test.txt --limit 20 --from-session 2 --out runs/response
+  ld-agent eval response data/samples/msc_session_3.txt --limit 20 --from-session 2 --out runs/response
 
   ld-agent eval response test.txt -c default -c history --json
 
@@ -114,7 +114,7 @@ MEMORY = """Compare the words of a memory with annotated facts: precision, recal
 
 Example:
 
-  ld-agent eval memory msc_personasummary/session_4/test.txt -c recursive -c memorybank --limit 20 --out runs/memory
+  ld-agent eval memory data/samples/msc_personasummary/session_4/valid.txt -c recursive -c memorybank --limit 20 --out runs/memory
 """
 QUESTIONS = """Ask about what was said weeks before: answered, F1, unknown_right, and where answers were lost.
 
@@ -122,7 +122,7 @@ Examples:
 
   ld-agent eval questions data/samples/questions.jsonl --out runs/questions
 
-  ld-agent eval questions locomo10.json --limit 1 -c default -c none -c full --json
+  ld-agent eval questions data/samples/locomo.json --limit 1 -c default -c none -c full --json
 """
 
 RETRIEVAL = """Ask every question of a corpus and measure how often the answering session is recalled.
@@ -133,9 +133,9 @@ No language model is used unless --records pipeline summarizes the sessions with
 
 Examples:
 
-  ld-agent eval retrieval locomo10.json --json
+  ld-agent eval retrieval data/samples/locomo.json --json
 
-  ld-agent eval retrieval locomo10.json memory.scorer=paper memory.tau=null
+  ld-agent eval retrieval data/samples/locomo.json memory.scorer=paper memory.tau=null
 
   ld-agent eval retrieval data/samples/questions.zh.jsonl -c zh memory.tau=null
 """

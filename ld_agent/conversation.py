@@ -157,8 +157,7 @@ class Conversation:
         interruptible: bool = False,
         options: ReplyOptions | None = None,
     ) -> Reply:
-        """Reply to the last utterance, for instance after `observe` or a failed reply, ``at`` the time of the utterance or later;
-        see `respond`.
+        """Reply to the last utterance, as after `observe` or a failed reply, ``at`` its time or later; see `respond`.
 
         Raises:
             InputError: nothing was said in this session, or the agent itself spoke last.

@@ -16,20 +16,17 @@ import numpy as np
 from ld_agent.backbones.base import Completion
 from ld_agent.checks.kept import ANSWERED, READ, asks_for_memory, deciding, true_answers, unquoted
 from ld_agent.checks.learned import Lines, StatementCheck
-from ld_agent.checks.named import names, part_about
-from ld_agent.checks.statements import asks, says_unknown
+from ld_agent.checks.statements import asks, names, part_about, says_unknown
 from ld_agent.errors import BackboneError
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.quotes import worths
-from ld_agent.modules.choice import agreed, timely
 from ld_agent.modules.generator import Generator
-from ld_agent.modules.reader import Reader, answer_in
+from ld_agent.modules.reader import Reader, agreed, answer_in, timely
 from ld_agent.modules.replies import only_repeats, reply_text
 from ld_agent.modules.situation import Prompted, Situation
-from ld_agent.modules.summarizer import whole_sentences
 from ld_agent.steps import Steps
-from ld_agent.text import SENTENCE_END, stems_of
+from ld_agent.text import SENTENCE_END, shared_stems, whole_sentences
 from ld_agent.types import SAID, Recalled, ReplyOptions, Utterance
 
 Hear = Callable[[str], None]
@@ -41,6 +38,7 @@ questions about what was said, in 87 with the answer, and in 9 of 74 about what 
 QUOTED = "the model denied something the user may have said; their words are quoted instead"
 UNDECIDED = "nothing that was said decides it"
 REPEATED = "the model only repeated what had been said; it was asked again"
+NO_COMPLETION = Completion("", 0, 0)
 LONGEST_QUOTE = 300  # characters
 TRAITS_READ = 3  # in a passage for the reader, at most
 
@@ -111,7 +109,7 @@ class Answering:
 
     def checks(self, situation: Situation) -> bool:
         """Whether the answer is checked against what the user said, because that is what they ask about."""
-        if self.check is None or not (self.grounded and situation.asks_from_memory):
+        if self.check is None or not (self.grounded and only_memory_answers(situation)):
             return False
         return _asks_whether(situation) or asks_for_memory(self.check, situation.heard.text)
 
@@ -133,10 +131,10 @@ class Answering:
             try:
                 second = yield from self._completion(prompted, situation, options, listen(), again=True)
             except BackboneError as exc:
-                return Answer(_text(first), first, (f"asked again without success: {exc}",))
+                return Answer(_whole(first.text, first.finish), first, (f"asked again without success: {exc}",))
             if reply(second) and not only_repeats(reply(second), said):
-                return Answer(_text(second), second, (REPEATED,))
-        return Answer(_text(first), first)
+                return Answer(_whole(second.text, second.finish), second, (REPEATED,))
+        return Answer(_whole(first.text, first.finish), first)
 
     def _completion(
         self,
@@ -185,7 +183,7 @@ class Answering:
         Args:
             failed: see `_read`.
         """
-        situation, text = evidence.situation, _reply(completion, evidence.situation)
+        situation, text = evidence.situation, _reply(completion.text, completion.finish, evidence.situation)
         answer = Answer(text, completion)
         if not completion.text or completion.calls or evidence.support(text):
             return answer
@@ -197,7 +195,7 @@ class Answering:
         if told:
             reminded = self.generator.prompt_for(_reminded(situation, told[0].text))
             again = yield from self._completion(reminded, situation, options)
-            second = _reply(again, situation)
+            second = _reply(again.text, again.finish, situation)
             if evidence.support(second):
                 return Answer(second, again, (f"asked again, reminded of: {told[0].text}",))
             if quote := next((u.text for u in told if u.id and len(u.text) <= LONGEST_QUOTE), ""):
@@ -214,12 +212,12 @@ class Answering:
         if self.reader is None or not passages:
             return None
         try:
-            completions = yield [self.reader.request(situation.heard, passage) for passage in passages]
+            completions = yield self.reader.requests(situation.heard, passages)
         except BackboneError as exc:
             failed.append(f"the reader failed: {exc}")
             return None
         self.seen.extend(completions)
-        texts = [_reply(replace(one, text=answer_in(one.text)), situation) for one in completions]
+        texts = [_reply(answer_in(one.text), one.finish, situation) for one in completions]
         reading = situation.language.reading
         found = [
             (_source(passage, text, reading), Answer(text, completion))
@@ -243,9 +241,9 @@ class Answering:
         found = [_source(evidence.passages[n], heard.text, situation.language.reading) for n in places]
         if not found:
             alone = self.reads_first and not situation.passed.parameters  # a client's tool may know
-            return Answer(words.not_told, Completion("", 0, 0, "stop"), (UNDECIDED,)) if alone else None
+            return Answer(words.not_told, NO_COMPLETION, (UNDECIDED,)) if alone else None
         last = max(found, key=lambda said: (bool(said.id), said.at))
-        return Answer(words.reason.format(told=last.text), Completion("", 0, 0, "stop"), (f"decided by: {last.text}",))
+        return Answer(words.reason.format(told=last.text), NO_COMPLETION, (f"decided by: {last.text}",))
 
     def _evidence(self, check: StatementCheck, situation: Situation) -> Evidence:
         """What was said, most relevant first, then the traits most relevant to the question as one passage."""
@@ -321,6 +319,14 @@ def _lines(passage: Passage) -> Lines:
     return [(said.speaker, said.text) for said in passage]
 
 
+def only_memory_answers(situation: Situation) -> bool:
+    """Whether only the memory can answer, in its words: no tool has, no image came with the question, no reply has begun."""
+    passed = situation.passed
+    other = (*(aside.after for aside in passed.asides), *(line for line, _ in passed.media))
+    free = passed.begun or passed.formatted
+    return not free and all(line not in (situation.heard.text, "") for line in other)
+
+
 def _asks_whether(situation: Situation) -> bool:
     return situation.language.reading.pattern("asks_whether").search(situation.heard.text) is not None
 
@@ -348,9 +354,9 @@ def _chosen(heard: Utterance, found: Sequence[tuple[Utterance, Answer]], reading
 
 def _source(passage: Sequence[Utterance], answer: str, reading: Reading) -> Utterance:
     """The line of a passage, by the person who said its last, that says most of an answer; of several, the last."""
-    words = stems_of(answer, reading)
     lines = [said for said in reversed(passage) if said.speaker == passage[-1].speaker]
-    return max(lines, key=lambda said: len(words & stems_of(said.text, reading)))
+    shared = shared_stems(answer, [said.text for said in lines], reading)
+    return lines[shared.index(max(shared))]
 
 
 def _only_about(person: str, situation: Situation) -> Situation:
@@ -380,10 +386,10 @@ def _reminded(situation: Situation, line: str) -> Situation:
     return replace(situation, heard=replace(heard, text=text))
 
 
-def _reply(completion: Completion, situation: Situation) -> str:
+def _reply(text: str, finish: str, situation: Situation) -> str:
     """What an answer says, without names and stage directions."""
-    return reply_text(_text(completion), situation.agent, situation.people, decides=situation.decides)
+    return reply_text(_whole(text, finish), situation.agent, situation.people, decides=situation.decides)
 
 
-def _text(completion: Completion) -> str:
-    return completion.text if completion.finish == "stop" else whole_sentences(completion.text)
+def _whole(text: str, finish: str) -> str:
+    return text if finish == "stop" else whole_sentences(text)

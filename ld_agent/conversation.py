@@ -5,6 +5,7 @@ A thin public face: input is checked here, one caller at a time is let in, and `
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -17,18 +18,7 @@ from ld_agent.running.stream import AsyncReplyStream, SyncReplyStream
 from ld_agent.state import Relation, session_ended
 from ld_agent.steps import Steps, arun, run
 from ld_agent.turn import Turn, checked_reply_time
-from ld_agent.types import (
-    Prompt,
-    Recalled,
-    Record,
-    Reply,
-    ReplyOptions,
-    Trait,
-    Utterance,
-    checked_channel,
-    checked_text,
-    utc,
-)
+from ld_agent.types import Prompt, Recalled, Record, Reply, ReplyOptions, Trait, Utterance, checked_text, utc
 
 T = TypeVar("T")
 
@@ -176,7 +166,7 @@ class Conversation:
         Raises: as `respond`.
         """
         with self._inside():
-            return self._cache.hear(text, speaker, at, checked_channel(channel))
+            return self._cache.hear(text, speaker, at, channel)
 
     def messages(self, text: str, speaker: str | None = None, at: datetime | str | None = None) -> Prompt:
         """Store an utterance and return the prompt for its reply, for use with your own model.
@@ -187,9 +177,9 @@ class Conversation:
         Raises: as `respond`.
         """
         with self._inside():
-            turn = Turn(self.relation, self._cache, self._cache.hear(text, self._cache.answerable(speaker), at))
+            turn = Turn(self.relation, self._cache, self._cache.hear(text, speaker, at, to_answer=True))
             prompting = self.relation.resources.config.modules.generator.prompting
-            situation = run(turn.situation(), self.relation.complete)
+            situation = run(turn.situation(answered_here=False), self.relation.complete)
             prompted = turn.prompted(situation, "direct" if prompting == "brief" else None)
             messages = [{"role": m.role, "content": m.content} for m in prompted.messages]
             return Prompt(messages, turn.heard, turn.remembered.recalled, turn.traits, tuple(turn.notes))
@@ -385,12 +375,13 @@ class Conversation:
         interruptible: bool = False,
         options: ReplyOptions | None = None,
     ) -> Steps[Reply]:
+        since = time.perf_counter()
         with self._mirrors():
             recorded = None if recorded is None else checked_text(recorded)
             waiting = self._cache.unanswered() if text is None else None
             reply_time = checked_reply_time(waiting.at if waiting else None if at is None else utc(at), reply_at)
-            heard = waiting or self._cache.hear(text or "", self._cache.answerable(speaker), at)
-            turn = Turn(self.relation, self._cache, heard, on_text, interruptible, options or ReplyOptions())
+            heard = waiting or self._cache.hear(text or "", speaker, at, to_answer=True)
+            turn = Turn(self.relation, self._cache, heard, on_text, interruptible, options or ReplyOptions(), since)
             self.last_reply = yield from turn.reply(reply_time, recorded)
         self.learn_later()
         return self.last_reply

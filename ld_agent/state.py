@@ -26,8 +26,7 @@ from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.replies import is_stock_phrase
 from ld_agent.running.turnstile import Turnstile
 from ld_agent.steps import Steps, side_by_side
-from ld_agent.storage.columns import EPOCH
-from ld_agent.storage.rows import TRAITS
+from ld_agent.storage.rows import EPOCH, TRAITS
 from ld_agent.types import Recalled, Record, Trait, Utterance, utc
 
 if TYPE_CHECKING:
@@ -133,8 +132,6 @@ class Relation:
         Raises:
             StoreError: the conversation was deleted.
         """
-        if not self._store.is_stored(self.key):
-            raise StoreError(f"conversation {self.id!r} was deleted; reopen it with Agent.conversation")
         self.expire()
         self.refresh()
         try:
@@ -144,8 +141,14 @@ class Relation:
             raise
 
     def refresh(self) -> None:
-        """Drop mirrors that another process has made out of date. Do not call this in a transaction."""
+        """Drop mirrors that another process has made out of date. Do not call this in a transaction.
+
+        Raises:
+            StoreError: the conversation was deleted.
+        """
         version = self._store.version(self.key)
+        if version is None:
+            raise StoreError(f"conversation {self.id!r} was deleted; reopen it with Agent.conversation")
         if version == self._version:
             return
         self._store.check_encoder(self.encoder.name, self.encoder.dimension)
@@ -187,11 +190,11 @@ class Relation:
         """
         self._settle_language()
         store, key = self._store, self.key
-        last = [store.last_utterance(key, thread) for thread in store.open_threads(key)]
-        unanswered = frozenset(() if answered else (u.id for u in last if u and u.speaker != self.agent_name))
+        last = store.last_of_each(key)
+        unanswered = frozenset(() if answered else (u.id for u in last if u.speaker != self.agent_name))
         waiting = [u for u in store.unextracted(key) if u.id not in unanswered]
-        running = [u.session for u in last if u]
-        failures = yield from side_by_side([self._learned(waiting), *self.views.pending(running, unanswered)])
+        pieces = [self._learned(waiting), *self.views.pending([u.session for u in last], unanswered)]
+        failures = yield from side_by_side(pieces)
         self._notes += [note for notes in failures for note in notes]
 
     def history(self) -> Steps[bool]:

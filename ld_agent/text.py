@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -71,6 +72,12 @@ def stems_of(text: str, reading: Reading) -> set[str]:
     return stems.union(*map(terms_of, EAST_ASIAN_RUN.findall(text)))
 
 
+def shared_stems(text: str, others: Sequence[str], reading: Reading) -> list[int]:
+    """How many of the stems of a text each of some others has."""
+    stems = stems_of(text, reading)
+    return [len(stems & stems_of(other, reading)) for other in others]
+
+
 @cache
 def stems_listed(key: str, reading: Reading) -> frozenset[str]:
     """The stems of a list of `Rules`, in every language of a reading."""
@@ -83,9 +90,10 @@ def _stem(word: str) -> str:
     return (word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word)[:4]
 
 
-def questions(text: str) -> str:
-    """The questions of an utterance."""
-    return " ".join(s for s in SENTENCE_END.split(text) if s.rstrip().endswith(("?", "？")))
+def whole_sentences(text: str) -> str:
+    """Return a truncated text without its unfinished last sentence; all of it if no sentence ends."""
+    ends = list(re.finditer(r"[.!?…][\"'”’)]*(?=\s|$)|[。！？][\"'”’）」』]*", text))
+    return text[: ends[-1].end()] if ends else text
 
 
 def first_paragraph(text: str) -> str:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from ld_agent.answering import Answering
+from ld_agent.answering import NO_COMPLETION, Answering
 from ld_agent.backbones.base import Completion, Message
-from ld_agent.checks.statements import asks_for_facts
+from ld_agent.checks.statements import ForgetRequest, asks_for_facts, forget_request
 from ld_agent.errors import InputError, ReplyStopped
 from ld_agent.memory.quotes import Told, compare, earlier, in_time_order, passages, quotes, sources_of
 from ld_agent.memory.short_term import ShortTermCache
@@ -27,7 +27,7 @@ from ld_agent.modules.generator import Generator
 from ld_agent.modules.reader import Reader
 from ld_agent.modules.replies import ReplyStream, continued, decision, repeatable, reply_text, statements
 from ld_agent.modules.situation import Prompted, Situation
-from ld_agent.revising.forgetting import FORGOTTEN, Forgetting, Request, quoted, request_in
+from ld_agent.revising.forgetting import FORGOTTEN, Forgetting, quoted
 from ld_agent.state import Relation
 from ld_agent.steps import Steps, metered
 from ld_agent.types import SAID, Reply, ReplyOptions, Tokens, Utterance, checked_text, iso, utc
@@ -70,7 +70,8 @@ class Turn:
         checked: the utterance asks for what was told, and the answer must be supported by it.
         decision: whether the answer called the utterance worth remembering; "": it was not asked.
         options: overrides of the config for this reply.
-        timings_ms: milliseconds by step.
+        since: `time.perf_counter` when the caller was let in, and then at the end of each step.
+        timings_ms: milliseconds by step, since the caller was let in.
     """
 
     relation: Relation
@@ -79,6 +80,7 @@ class Turn:
     on_text: Callable[[str], None] | None = None
     interruptible: bool = False
     options: ReplyOptions = field(default_factory=ReplyOptions)
+    since: float = field(default_factory=time.perf_counter)
     remembered: Remembered = field(default_factory=Remembered)
     traits: dict[str, tuple[str, ...]] = field(default_factory=dict)
     quotes: tuple[Utterance, ...] = ()
@@ -86,15 +88,12 @@ class Turn:
     checked: bool = False
     decision: str = ""
     timings_ms: dict[str, float] = field(default_factory=dict)
-    _since: float = field(default_factory=time.perf_counter)
     _everyone: tuple[str, ...] = field(init=False)
     _answering: Answering = field(init=False)
     _prompted: Prompted = field(default_factory=lambda: Prompted(()))
     _seen: list[Completion] = field(default_factory=list)
     _pieces: list[str] = field(default_factory=list)
-    _finish: str = "stop"
-    _why_none: str = ""
-    _calls: tuple[Mapping[str, Any], ...] = ()
+    _completion: Completion = NO_COMPLETION
     _said_before: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
@@ -107,43 +106,16 @@ class Turn:
             at: when the reply is said; None: now.
             recorded: stored in memory in place of the generated reply (teacher forcing).
         """
+        self._lap("store")
         if (request := self._request()) is not None:
             return (yield from self._forgetting(request, at, recorded))
         answer, interrupted = yield from self._answer()
         said = self._said(answer, interrupted)
         self._lap("generate")
         text = self.options.passed.begun + said if recorded is None else recorded
-        kept = self._keep(text, at, interrupted) if text and not self._calls else None
+        kept = self._keep(text, at, interrupted) if text and not self._completion.calls else None
         self._lap("store")
         return self._reply(said, kept)
-
-    def _request(self) -> Request | None:
-        """What the person asks to forget, in the chat itself; documents ask in vain."""
-        forgets = self.relation.resources.config.memory.forgets and self.heard.channel == "chat"
-        return request_in(self.heard.text, self.relation.models.language.reading) if forgets else None
-
-    def _forgetting(self, request: Request, at: datetime | None, recorded: str | None) -> Steps[Reply]:
-        """Forget what is meant and say so; only that something was forgotten is stored."""
-        yield from self.relation.pending()
-        self._lap("pending")
-        forgetting = Forgetting(self.relation, self.heard, self.cache.thread, self.relation.resources.clock())
-        gone = forgetting.carried_out(request)
-        self.cache.reload()
-        words, found = self.relation.models.language.words, gone or gone is None
-        shortened = replace(self.heard, text=words.forget)
-        self.heard = next((u for u in self.cache.utterances if u.id == self.heard.id), shortened)
-        said = words.forgotten.format(told=quoted(gone)) if gone else words.forgot if found else words.not_found
-        kept = self._keep(recorded or (words.forgot if found else said), at, interrupted=False)
-        if found:
-            forgetting.forget_reply(kept)
-            self.notes.append(FORGOTTEN)
-        self._show(said)
-        return self._reply(said, kept)
-
-    def _show(self, said: str) -> None:
-        with suppress(ReplyStopped):
-            if self.on_text is not None:
-                self.on_text(said)
 
     def _answer(self) -> Steps[tuple[str, bool]]:
         """The model's answer, and whether it was interrupted; then, the part generated so far."""
@@ -156,8 +128,12 @@ class Turn:
             return "".join(self._pieces), True
         return answer, False
 
-    def situation(self) -> Steps[Situation]:
-        """Finish pending work and gather everything the reply is made from, equation (5)."""
+    def situation(self, *, answered_here: bool = True) -> Steps[Situation]:
+        """Finish pending work and gather everything the reply is made from, equation (5).
+
+        Args:
+            answered_here: the agent's model answers, whose answer may be checked.
+        """
         relation, config = self.relation, self.relation.resources.config
         yield from relation.pending()
         self.notes += relation.take_notes()
@@ -169,7 +145,7 @@ class Turn:
         self.traits = dict(relation.bank.select(self._everyone, query.vector, self.heard.at, relation.agent_name))
         self._answering = self._made_to_answer()
         situation = self._situation()
-        self.checked = self._answering.checks(situation)
+        self.checked = answered_here and self._answering.checks(situation)
         if self.checked or config.memory.quotes:
             situation = self._with_evidence(situation, self._told(situation.context if self.checked else ()))
         return situation
@@ -225,16 +201,12 @@ class Turn:
 
         Passages are only of what was said, because the reader's answer does not tell where it comes from.
         """
-        language, config = self.relation.models.language, self.relation.resources.config
+        config, reading = self.relation.resources.config, self.relation.models.language.reading
         self.quotes = self._quotes(told.without([u.id for u in situation.context]), config.memory.quotes)
         said = told.without([u.id for u in told.said if u.channel not in SAID])
         read = passages(said, max(config.modules.reader.passages, EVIDENCE)) if self.checked else ()
-        return replace(
-            situation,
-            quotes=as_dated(self.quotes, language.reading, self.heard.at),
-            passages=tuple([as_dated(lines, language.reading, self.heard.at) for lines in read]),
-            about=told.about,
-        )
+        quotes, *read_from = as_dated([self.quotes, *read], reading, self.heard.at)
+        return replace(situation, quotes=quotes, passages=tuple(read_from), about=told.about)
 
     def _quotes(self, told: Told, room: int) -> tuple[Utterance, ...]:
         """Utterances relevant to the one to answer, within ``room`` tokens."""
@@ -278,8 +250,7 @@ class Turn:
         )
         self.notes += answer.notes
         self.notes += answer.completion.notes
-        self._finish, self._why_none = answer.completion.finish, answer.completion.why_none("generator")
-        self._calls = answer.completion.calls
+        self._completion = answer.completion
         if views.decides:
             verdict = decision(answer.completion.text)
             self.decision = NOT_STATED if verdict is None else "yes" if verdict else "no"
@@ -292,22 +263,18 @@ class Turn:
         seed = zlib.crc32(f"{self.relation.id}/{self.heard.id}".encode())
         return replace(self.options, seed=seed) if self.options.seed is None else self.options
 
-    def _reply(self, said: str, kept: Utterance | None) -> Reply:
-        tokens = Tokens(sum(c.prompt_tokens for c in self._seen), sum(c.completion_tokens for c in self._seen))
-        about = (self.remembered.recalled, self.traits, tuple(self.notes), self.timings_ms, tokens)
-        prompt = tuple({"role": m.role, "content": m.content} for m in self._prompted.messages)
-        return Reply(
-            said, kept, self.heard, *about, self._explanations(), self.quotes, self._finish, prompt, self._calls
-        )
+    def _not_to_be_repeated(self) -> frozenset[str] | None:
+        """What the agent has said lately and what it has just been told; a small model repeats both.
 
-    def _explanations(self) -> dict[str, dict[str, Any]]:
-        """How the recall of each view came about, and what the answer decided for it."""
-        explanations = {view: dict(explanation) for view, explanation in self.remembered.explanations.items()}
-        if self.decision:
-            for view in self.relation.views.views:
-                if view.decides:
-                    explanations.setdefault(view.name, {})["decision"] = self.decision
-        return explanations
+        None: the reply may state facts that were asked for, again.
+        """
+        resources, agent = self.relation.resources, self.relation.agent_name
+        free = resources.config.modules.generator.repeats or self.options.passed.formatted
+        if free or asks_for_facts(self.heard.text, self.relation.models.language.reading):
+            return None
+        lately = resources.store.latest_utterances(self.relation.key, LATEST)
+        said = [u.text for u in (*lately, *self.cache.utterances) if u.speaker == agent]
+        return repeatable([*said, statements(self.heard.text)])
 
     def _listener(self) -> Callable[[str], None] | None:
         """Hear the pieces of one answer: keep them in case of an interruption, and show those that belong to the reply."""
@@ -337,43 +304,74 @@ class Turn:
             begun=self.options.passed.begun,
         )
 
-    def _not_to_be_repeated(self) -> frozenset[str] | None:
-        """What the agent has said lately and what it has just been told; a small model repeats both.
-
-        None: the reply may state facts that were asked for, again.
-        """
-        resources, agent = self.relation.resources, self.relation.agent_name
-        free = resources.config.modules.generator.repeats or self.options.passed.formatted
-        if free or asks_for_facts(self.heard.text, self.relation.models.language.reading):
-            return None
-        lately = resources.store.latest_utterances(self.relation.key, LATEST)
-        said = [u.text for u in (*lately, *self.cache.utterances) if u.speaker == agent]
-        return repeatable([*said, statements(self.heard.text)])
-
     def _said(self, answer: str, interrupted: bool) -> str:
         """The reply in an answer; "" only if it was interrupted before the first word."""
         people, decides = self._everyone[1:], self.relation.views.decides
         said = reply_text(answer, self.relation.agent_name, people, decides=decides, said=self._said_before)
         if interrupted:
             self.notes.append(INTERRUPTED)
-        elif not said and not self._calls and not self.options.passed.begun:
-            said = self.relation.models.language.words.speechless
-            self.notes.append(f"{self._why_none}; {STOCK_PHRASE}" if self._why_none else NO_REPLY)
+        elif not said and not self._completion.calls and not self.options.passed.begun:
+            said, why = self.relation.models.language.words.speechless, self._completion.why_none("generator")
+            self.notes.append(f"{why}; {STOCK_PHRASE}" if why else NO_REPLY)
         return continued(self.options.passed.begun, said)
 
     def _keep(self, text: str, at: datetime | None, interrupted: bool) -> Utterance:
         """Store the reply, after everything that was said while it was generated."""
         store, key = self.relation.resources.store, self.relation.key
         with store.writing(key):
-            last = store.last_utterance(key, self.cache.thread)
-            if at is not None and last is not None:
-                at = max(at, last.at)
-            kept = self.cache.append(self.relation.agent_name, checked_text(text), at, interrupted=interrupted)
+            agent, text = self.relation.agent_name, checked_text(text)
+            kept = self.cache.append(agent, text, at, interrupted=interrupted, follows=True)
             store.note_recalled(key, kept.id, [recalled.record.id for recalled in self.remembered.recalled])
             return kept
+
+    def _reply(self, said: str, kept: Utterance | None) -> Reply:
+        tokens = Tokens(sum(c.prompt_tokens for c in self._seen), sum(c.completion_tokens for c in self._seen))
+        about = (self.remembered.recalled, self.traits, tuple(self.notes), self.timings_ms, tokens)
+        prompt = tuple({"role": m.role, "content": m.content} for m in self._prompted.messages)
+        explanations, last = self._explanations(), self._completion
+        return Reply(said, kept, self.heard, *about, explanations, self.quotes, last.finish, prompt, last.calls)
+
+    def _explanations(self) -> dict[str, dict[str, Any]]:
+        """How the recall of each view came about, and what the answer decided for it."""
+        explanations = {view: dict(explanation) for view, explanation in self.remembered.explanations.items()}
+        if self.decision:
+            for view in self.relation.views.views:
+                if view.decides:
+                    explanations.setdefault(view.name, {})["decision"] = self.decision
+        return explanations
 
     def _lap(self, step: str) -> None:
         """Add the time since the last lap to that of a step."""
         now = time.perf_counter()
-        self.timings_ms[step] = round(self.timings_ms.get(step, 0.0) + 1000 * (now - self._since), 3)
-        self._since = now
+        self.timings_ms[step] = round(self.timings_ms.get(step, 0.0) + 1000 * (now - self.since), 3)
+        self.since = now
+
+    # ---- a request to forget
+
+    def _request(self) -> ForgetRequest | None:
+        """What the person asks to forget, in the chat itself; documents ask in vain."""
+        forgets = self.relation.resources.config.memory.forgets and self.heard.channel == "chat"
+        return forget_request(self.heard.text, self.relation.models.language.reading) if forgets else None
+
+    def _forgetting(self, request: ForgetRequest, at: datetime | None, recorded: str | None) -> Steps[Reply]:
+        """Forget what is meant and say so; only that something was forgotten is stored."""
+        yield from self.relation.pending()
+        self._lap("pending")
+        forgetting = Forgetting(self.relation, self.heard, self.cache.thread, self.relation.resources.clock())
+        gone = forgetting.carried_out(request)
+        self.cache.reload()
+        words, found = self.relation.models.language.words, gone or gone is None
+        shortened = replace(self.heard, text=words.forget)
+        self.heard = next((u for u in self.cache.utterances if u.id == self.heard.id), shortened)
+        said = words.forgotten.format(told=quoted(gone)) if gone else words.forgot if found else words.not_found
+        kept = self._keep(recorded or (words.forgot if found else said), at, interrupted=False)
+        if found:
+            forgetting.forget_reply(kept)
+            self.notes.append(FORGOTTEN)
+        self._show(said)
+        return self._reply(said, kept)
+
+    def _show(self, said: str) -> None:
+        with suppress(ReplyStopped):
+            if self.on_text is not None:
+                self.on_text(said)

@@ -331,7 +331,7 @@ class Reply:
         recalled: the memories in the prompt, best first; empty: no relevant memory.
         traits: the traits in the prompt, by speaker.
         notes: warnings for the caller (context that did not fit, an interrupted reply).
-        timings_ms: milliseconds by step.
+        timings_ms: milliseconds by step, from storing what was heard to storing the reply; without the wait for other callers.
         quotes: utterances of recalled sessions quoted in the prompt, the most relevant last.
         explanations: what each view can say about its recall beyond the numbers (rounds, keywords, selections).
         finish: "stop" (the model ended the reply) or "length" (``max_new_tokens`` did).

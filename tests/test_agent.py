@@ -31,7 +31,7 @@ def test_a_turn_stores_both_utterances_learns_their_traits_and_says_what_went_in
     assert [t.text for t in maya.persona("Maya")] == ["I keep bees in Lyon."]
     assert [t.text for t in maya.persona("Sam")] == ["I am a baker.", "I bake bread."]
     assert maya.last_reply == reply
-    assert {"store", "pending", "encode", "recall", "prompt", "generate"} == set(reply.timings_ms)
+    assert list(reply.timings_ms) == ["store", "pending", "encode", "recall", "prompt", "generate"]
     assert reply.tokens.prompt > 0
 
 

@@ -3,12 +3,15 @@ and answers that deny what was told."""
 
 import json
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import pytest
 from agent_parts import CHECKED, DAY, START, Scene
+from numpy.typing import NDArray
 
 from ld_agent.backbones.base import Request
+from ld_agent.checks.learned import ASKED, Pair
 from ld_agent.languages import ENGLISH
 
 SCRIPT = {
@@ -53,6 +56,23 @@ def test_an_answer_about_a_person_is_what_was_said_before_anyone_sees_it(scene: 
     assert reply.text == "".join(pieces) == ENGLISH.words.not_told
     talk.respond("My dog is called Rex.", "Maya", START)
     assert talk.respond("What's my dog called?", "Maya", START).text == "Your dog is called Rex.", "just said"
+
+
+def test_a_question_is_judged_only_for_an_answer_of_the_agents_own(scene: Scene, monkeypatch: pytest.MonkeyPatch):
+    talk = scene.agent(SCRIPT, checks=CHECKED, **READS).conversation("maya", at=START)
+    check, judged = talk.relation.check, list[str]()
+    assert check is not None
+    probabilities = check.probabilities
+
+    def judging(pairs: Sequence[Pair]) -> NDArray[np.float32]:
+        judged.extend(claim for lines, claim in pairs if lines is ASKED)
+        return probabilities(pairs)
+
+    monkeypatch.setattr(check, "probabilities", judging)
+    talk.messages("What's my dog called?", "Maya", START)
+    assert judged == []
+    talk.reply(START)
+    assert judged == ["What's my dog called?"]
 
 
 @pytest.mark.parametrize(("answer", "stays"), [("Maya plays the clarinet.", False), ("Maya plays the violin.", True)])

@@ -9,10 +9,11 @@ import pytest
 from agent_parts import DAY, START, Scene, requests_of
 
 from ld_agent.agent import Agent
+from ld_agent.checks.statements import forget_request
 from ld_agent.conversation import Conversation
 from ld_agent.languages import ENGLISH, language
 from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.revising.forgetting import FORGOTTEN, request_in
+from ld_agent.revising.forgetting import FORGOTTEN
 from ld_agent.storage.exchange import export_lines
 
 VIEWS = ["events", "history", "bm25", "recursive", "conditional", "memorybank"]
@@ -250,16 +251,16 @@ Please forget everything you know about me.
 
 @pytest.mark.parametrize(("text", "what"), ASKED.items())
 def test_requests(text: str, what: str):
-    request = request_in(f"Hm! {text}", ENGLISH.reading)
+    request = forget_request(f"Hm! {text}", ENGLISH.reading)
     assert request is not None
     assert (request.sentence, request.what) == (text, what)
 
 
 @pytest.mark.parametrize("text", NOT_ASKED)
 def test_look_alikes(text: str):
-    assert request_in(text, ENGLISH.reading) is None
+    assert forget_request(text, ENGLISH.reading) is None
 
 
 def test_a_long_sentence_takes_no_time():
-    assert request_in("please " * 20_000 + "forget", ENGLISH.reading) is None
-    assert request_in("no, " * 70 + "please", ENGLISH.reading) is None
+    assert forget_request("please " * 20_000 + "forget", ENGLISH.reading) is None
+    assert forget_request("no, " * 70 + "please", ENGLISH.reading) is None

@@ -24,7 +24,8 @@ from peft import LoraConfig, PeftModel, TaskType, get_peft_model
 from torch.utils.data import Dataset
 from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
 
-from ld_agent.checks.learned import ASKED, LABELS, LASTING, Lines, Pair, answering, encoded, load_base
+from ld_agent.checks.kept import answering
+from ld_agent.checks.learned import ASKED, LABELS, LASTING, Lines, Pair, encoded, load_base
 from ld_agent.config.sections import MINILM
 from ld_agent.datasets import AnnotatedUtterance, load_annotated_utterances, load_dialogues
 from ld_agent.languages import ENGLISH

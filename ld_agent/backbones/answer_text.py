@@ -1,17 +1,26 @@
 """Cleans model output so that it can be stored and shown: every completion and streamed piece passes through here.
 
-Knows characters and the control tokens of chat templates; nothing of models, prompts or what the text means. Reasoning
-is taken out by `ld_agent.backbones.reasoning`.
+Takes out reasoning: the one place that knows how models mark it, by tags or harmony's channels. Knows characters and the control
+tokens of chat templates; nothing of models, prompts or what the text means.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from ld_agent.backbones.reasoning import CHANNEL, Split, marks_reasoning, split
-
+TAG = re.compile(r"(?<!`)<(?P<close>/?)(?P<name>think|thinking|thought)>", re.IGNORECASE)
+"""A tag around reasoning; one that follows a backtick is quoted."""
+CHANNEL = "<|channel|>"
+FINAL = "final"
+_HARMONY_MESSAGE = re.compile(
+    r"<\|channel\|>\s*(?P<channel>\w*)[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>(?P<text>.*?)"
+    r"(?=<\|(?:start|channel|end|return|call)\|>|\Z)",
+    re.DOTALL,
+)
+OMITTED = "<think>…</think>"
+"""Stands for reasoning that an endpoint returns in a field of its own."""
 CONTROL_TOKEN = re.compile(
     r"<\|[^<>|]{1,64}\|>|<｜[^<>｜]{1,64}｜>|</?s>|<(?:bos|eos|pad|unk|mask|start_of_turn|end_of_turn)>"
     r"|\[/?(?:INST|SYSTEM_PROMPT|gMASK)\]"
@@ -31,6 +40,64 @@ _UNFINISHED = re.compile(
 """A suffix whose meaning depends on what follows."""
 
 
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A text without its reasoning.
+
+    Attributes:
+        reasoned: there was reasoning.
+        unopened: it began with the text, before any tag: the prompt had opened it.
+    """
+
+    text: str
+    reasoned: bool = False
+    unopened: bool = False
+
+
+def split(text: str) -> Split:
+    """Separate an answer from its reasoning.
+
+    Reasoning is what stands in ``<think>``, ``<thinking>`` or ``<thought>``; everything after such a tag that is never
+    closed; everything before a closing tag that was never opened; and harmony's channels other than ``final``.
+    """
+    if CHANNEL in text:
+        finals = [m["text"] for m in _HARMONY_MESSAGE.finditer(text) if m["channel"].casefold() == FINAL]
+        return Split("".join(finals), reasoned=True)
+    kept, start, inside, reasoned, unopened = list[str](), 0, "", False, False
+    for tag in TAG.finditer(text):
+        name = tag["name"].casefold()
+        if not tag["close"] and not inside:
+            kept.append(text[start : tag.start()])
+            inside = name
+        elif tag["close"] and not inside:
+            kept.clear()
+            unopened = True
+        elif tag["close"] and name == inside:
+            inside = ""
+        else:
+            continue
+        start, reasoned = tag.end(), True
+    if not inside:
+        kept.append(text[start:])
+    return Split("".join(kept).lstrip() if reasoned else text, reasoned, unopened)
+
+
+def without_reasoning(text: str) -> str:
+    """Return what a text says, without the reasoning before or in it."""
+    return split(text).text
+
+
+def marks_reasoning(text: str) -> bool:
+    """Whether a text contains a mark of reasoning, closed or not."""
+    return CHANNEL in text or TAG.search(text) is not None
+
+
+def opened(prompt: str) -> str:
+    """Return the tag that a prompt ends with, so that the answer to it begins inside reasoning; "" for none."""
+    last = next(iter([*TAG.finditer(prompt)][-1:]), None)
+    return last[0] if last and not last["close"] and not prompt[last.end() :].strip() else ""
+
+
 def answer_text(text: str) -> str:
     """Return an answer without reasoning and unsafe characters.
 
@@ -46,10 +113,7 @@ def cleaned(text: str) -> Split:
     if _SURROGATE.search(text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
     text = _CONTROL.sub("", _LINE_BREAK.sub("\n", _ESCAPE_SEQUENCE.sub("", text)))
-    if CHANNEL in text:
-        answer = split(text)
-        return replace(answer, text=_without_tokens(answer.text))
-    answer = split(_turn(text))
+    answer = split(text if CHANNEL in text else _turn(text))
     return replace(answer, text=_without_tokens(answer.text))
 
 

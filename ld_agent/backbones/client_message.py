@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ld_agent.backbones.reasoning import KINDS, is_known, is_media, text_of, without_reasoning
+from ld_agent.backbones.answer_text import without_reasoning
 from ld_agent.errors import InputError
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -27,6 +27,22 @@ ROLES: Mapping[str, Role] = {
 """What a role, or the type of an item without one, stands for."""
 SILENT = frozenset({"reasoning", "item_reference", "web_search_call"})
 """Items that say nothing to anybody: what they stand for is not in the request."""
+_TEXT_PARTS = ("text", "input_text", "output_text", "summary_text", "refusal")
+_PLACES = ("image", "audio", "video", "file", "document")
+_UNSAID = ("thinking", "reasoning", "reference")
+KINDS = (
+    *_TEXT_PARTS,
+    "image_url",
+    "input_image",
+    "input_audio",
+    "video_url",
+    "file",
+    "input_file",
+    "document",
+    "thinking",
+)
+"""The usual kinds of a content's parts; others whose names contain those of `_PLACES` or `_UNSAID` are known too."""
+_LONGEST_NAME = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,3 +177,51 @@ def tool_calls(given: Sequence[Json]) -> tuple[Json, ...]:
             arguments if isinstance(arguments, str) else json.dumps(arguments)
         )
     return tuple(call | {"id": call["id"] or f"call_{index}"} for index, call in calls.items())
+
+
+def text_of(content: object, between: str = "\n") -> str | None:
+    """Return the text of a message's content in any shape of OpenAI's protocol; None: it has another shape.
+
+    Of a list of parts, texts are joined; an image, a sound or a file leaves its place ("[image]", "[file: name]"), and everything
+    else is left out: see `is_known`.
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, Sequence) or not all(isinstance(part, Mapping) for part in content):
+        return None
+    texts = [_part(part) for part in content]
+    return between.join(text for text in texts if text)
+
+
+def is_media(part: object) -> bool:
+    """Whether a part of a message is something else than text, to be seen, heard or read: `text_of` leaves its place."""
+    return isinstance(part, Mapping) and _part(part).startswith("[") and _words(part) is None
+
+
+def is_known(part: Mapping[str, object]) -> bool:
+    """Whether a part of a message is of a kind that `text_of` reads or leaves out on purpose, such as reasoning."""
+    kind = str(part.get("type", ""))
+    return kind in _TEXT_PARTS or any(name in kind for name in (*_PLACES, *_UNSAID))
+
+
+def _words(part: Mapping[str, object]) -> str | None:
+    """The text of a part; None: it is no text."""
+    kind = str(part.get("type", ""))
+    if kind not in _TEXT_PARTS:
+        return None
+    text = part.get("text", part.get("refusal"))
+    return text if isinstance(text, str) else ""
+
+
+def _part(part: Mapping[str, object]) -> str:
+    kind, words = str(part.get("type", "")), _words(part)
+    if words is not None:
+        return words
+    place = next((place for place in _PLACES if place in kind), "")
+    if place not in ("file", "document"):
+        return f"[{place}]" if place else ""
+    inner = part.get("file")
+    names = {**part, **(inner if isinstance(inner, Mapping) else {})}
+    name = next((str(names[key]) for key in ("filename", "name", "title") if names.get(key)), "")
+    name = " ".join(name.replace("[", "(").replace("]", ")").split())[:_LONGEST_NAME]
+    return f"[file: {name}]" if name else "[file]"

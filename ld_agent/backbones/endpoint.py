@@ -19,9 +19,9 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
+from ld_agent.backbones.answer_text import OMITTED, split
 from ld_agent.backbones.base import FORMAT, NOT_PASSED, Completion, Lack, Message, Request
 from ld_agent.backbones.client_message import tool_calls
-from ld_agent.backbones.reasoning import OMITTED, split
 from ld_agent.backbones.wire import (
     Received,
     address,

@@ -15,9 +15,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from ld_agent.backbones.answer_text import disarmed
+from ld_agent.backbones.answer_text import OMITTED, disarmed
 from ld_agent.backbones.base import FORMAT, Message, Request
-from ld_agent.backbones.reasoning import OMITTED, text_of
+from ld_agent.backbones.client_message import text_of
 from ld_agent.errors import ModelError
 
 PLACEHOLDER_KEY = "no-key-needed"

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ld_agent.checks.learned import ASKED, ENDED, LASTING, SUPPORTED, Lines, Pair, StatementCheck, answering
+from ld_agent.checks.learned import ASKED, ENDED, LASTING, SUPPORTED, Lines, Pair, StatementCheck
 from ld_agent.checks.statements import ASKS, speaks_of_self
 from ld_agent.languages.reading import Reading
 from ld_agent.prompts import as_name
-from ld_agent.text import SENTENCE_END, stems_listed, stems_of, words_of
+from ld_agent.text import SENTENCE_END, shared_stems, stems_listed, stems_of, words_of
 
 TRUE, SAID, TAKEN = 0.7, 0.5, 0.9
 """Least probability that what a model worded is true, what was said so, and what a model made of the words of a sentence."""
@@ -106,10 +106,8 @@ def _true(
 
 def _nearest(trait: str, sentences: Sequence[str], reading: Reading) -> str:
     """The sentence that has most of a trait's words; "": none has any."""
-    words = stems_of(trait, reading)
-    shared = {sentence: len(words & stems_of(sentence, reading)) for sentence in sentences}
-    best = max(shared, key=shared.__getitem__, default="")
-    return best if shared.get(best) else ""
+    shared = shared_stems(trait, sentences, reading)
+    return sentences[shared.index(max(shared))] if any(shared) else ""
 
 
 def _sentences(text: str) -> list[str]:
@@ -132,6 +130,11 @@ def asks_for_memory(check: StatementCheck, text: str) -> bool:
     """Whether an utterance can only be answered from what was told before."""
     least = ASKS_FOR if any(mark in text for mark in ASKS) else ASKS_UNMARKED
     return bool(check.probabilities([(ASKED, text)])[0, SUPPORTED] >= least)
+
+
+def answering(asker: str, question: str, answer: str) -> str:
+    """An answer as a claim."""
+    return f"{asker} asks: {question} Answer: {answer}"
 
 
 def deciding(check: StatementCheck, passages: Sequence[Lines], asker: str, question: str) -> list[int]:

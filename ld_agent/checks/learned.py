@@ -35,11 +35,6 @@ def written(lines: Lines) -> str:
     return "\n".join(f"{speaker}: {text}" if speaker else text for speaker, text in lines)
 
 
-def answering(asker: str, question: str, answer: str) -> str:
-    """An answer as a claim."""
-    return f"{asker} asks: {question} Answer: {answer}"
-
-
 def load_base() -> tuple[Any, Any]:
     """The encoder with a head of `LABELS`, and its tokenizer."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer

@@ -1,13 +1,22 @@
-"""What the sentences of an utterance do: tell of their speaker, only ask, or deny knowing. Pure; knows no model."""
+"""What the sentences of an utterance do: tell of their speaker or of somebody whom they name, ask, ask to forget, or deny
+knowing. Pure; knows no model.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from ld_agent.languages.reading import Reading
 from ld_agent.text import SENTENCE_END
+from ld_agent.types import Utterance
 
 ASKS = ("?", "？")
+NAME_END = r"(?![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"
+"""No letter follows, except in languages without spaces, or whose particles follow a name directly."""
+_ADDRESSED = r"(?!\s*(?:[,.!?;:，。！？]|$))"
+"""Does not follow a name in "Thanks, Melanie!"."""
 
 
 def sentences_of(text: str) -> list[str]:
@@ -18,6 +27,11 @@ def sentences_of(text: str) -> list[str]:
 def asks(sentence: str) -> bool:
     """Whether a text ends with a question."""
     return sentence.rstrip().endswith(ASKS)
+
+
+def questions(text: str) -> str:
+    """The questions of an utterance."""
+    return " ".join(sentence for sentence in SENTENCE_END.split(text) if asks(sentence))
 
 
 def speaks_of_self(sentence: str, reading: Reading) -> bool:
@@ -58,3 +72,62 @@ def stated(lines: Sequence[tuple[str, str]], reading: Reading) -> list[tuple[str
 def says_unknown(reply: str, reading: Reading) -> bool:
     """Whether a reply says that something is not known: "I don't think you've told me that."."""
     return reading.pattern("not_knowing").search(reply) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetRequest:
+    """A request to forget something.
+
+    Attributes:
+        sentence: the sentence of the utterance that asks.
+        what: what is to be forgotten; "": what was said last.
+    """
+
+    sentence: str
+    what: str
+
+
+def forget_request(text: str, reading: Reading) -> ForgetRequest | None:
+    """The first request of an utterance to forget something, if there is one."""
+    asked = ((sentence, reading.asked_to_forget(sentence)) for sentence in sentences_of(text))
+    return next((ForgetRequest(sentence, what) for sentence, what in asked if what is not None), None)
+
+
+def asked_about(question: str, speakers: Iterable[str], reading: Reading) -> str:
+    """The only speaker whom a question names; "": it names several or none, or says "I" or "you"."""
+    named = {name for name in set(speakers) if name and occurs(name, question)}
+    of_us = any(reading.pattern(person).search(question) for person in ("first_person", "second_person"))
+    if len(named) != 1 or of_us:
+        return ""
+    return named.pop()
+
+
+def occurs(name: str, text: str) -> bool:
+    """Whether a text contains a name, not only as a part of a longer one."""
+    return re.search(_pattern(name), text) is not None
+
+
+def names(person: str, text: str) -> bool:
+    """Whether a text says something about a person by name; addressing them is not enough."""
+    return re.search(_pattern(person) + _ADDRESSED, text) is not None
+
+
+def tells_of(person: str, said: Utterance) -> bool:
+    """Whether an utterance is a person's own or names them; always, if ``person`` is ""."""
+    return not person or said.speaker == person or names(person, said.text)
+
+
+def part_about(person: str, said: Utterance) -> Utterance | None:
+    """An utterance if it tells of a person, or else its questions, which the person may have answered; None: it has
+    none."""
+    return said if tells_of(person, said) else part_asked(said)
+
+
+def part_asked(said: Utterance) -> Utterance | None:
+    """The questions of an utterance; None: it has none."""
+    text = questions(said.text)
+    return replace(said, text=text) if text else None
+
+
+def _pattern(name: str) -> str:
+    return rf"(?<![A-Za-z\d]){re.escape(name)}{NAME_END}"

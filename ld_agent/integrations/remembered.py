@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ld_agent.backbones.client_message import ClientMessage, client_message
-from ld_agent.backbones.reasoning import is_known
+from ld_agent.backbones.client_message import ClientMessage, client_message, is_known
 from ld_agent.conversation import Conversation
 from ld_agent.languages import ENGLISH
 from ld_agent.prompts import as_line, as_name

@@ -104,10 +104,13 @@ class Reading:
     Args:
         rules: of each language; where only one can apply, an earlier one is preferred.
         dates: the time expressions of the same languages.
+
+    Attributes:
+        dates: as given.
     """
 
     def __init__(self, rules: Sequence[Rules], dates: Sequence[Dates]) -> None:
-        self._rules, self._dates = tuple(rules), tuple(dates)
+        self._rules, self.dates = tuple(rules), tuple(dates)
         self._patterns: dict[str, re.Pattern[str]] = {}
 
     def pattern(self, key: str) -> re.Pattern[str]:
@@ -154,9 +157,4 @@ class Reading:
 
     def dates_in(self, text: str) -> list[Dates]:
         """The time expressions of the languages in which a text may name a time."""
-        return [dates for dates in self._dates if dates.hint.search(text)]
-
-    @property
-    def dates(self) -> Sequence[Dates]:
-        """The time expressions of each language."""
-        return self._dates
+        return [dates for dates in self.dates if dates.hint.search(text)]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ld_agent.checks.named import occurs
+from ld_agent.checks.statements import occurs
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.index.lexical import stems
 from ld_agent.prompts import as_name

@@ -19,7 +19,7 @@ from ld_agent.errors import InputError
 from ld_agent.languages.numbers import numbers
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Progress, SentenceEncoder, Vectors, no_progress
-from ld_agent.storage.columns import EPOCH, microseconds
+from ld_agent.storage.rows import EPOCH, microseconds
 from ld_agent.storage.store import Store
 from ld_agent.types import Trait, Utterance, as_known, least_trusted, listed
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from ld_agent.checks.kept import ending
 from ld_agent.checks.learned import StatementCheck
-from ld_agent.checks.named import asked_about, part_about, part_asked, tells_of
-from ld_agent.checks.statements import ASKS
+from ld_agent.checks.statements import ASKS, asked_about, part_about, part_asked, tells_of
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.lexical import stems

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from ld_agent.backbones.reasoning import without_reasoning
+from ld_agent.backbones.answer_text import without_reasoning
 from ld_agent.errors import InputError
 from ld_agent.storage.store import Store
-from ld_agent.types import Utterance, as_known, checked_name, checked_text, name_key, zoned
+from ld_agent.types import Utterance, as_known, checked_channel, checked_name, checked_text, zoned
 
 
 class ShortTermCache:
@@ -42,47 +42,56 @@ class ShortTermCache:
         self.utterances: tuple[Utterance, ...] = ()
         self.reload()
 
-    def hear(self, text: str, speaker: str | None, at: datetime | str | None, channel: str = "chat") -> Utterance:
+    def hear(
+        self,
+        text: str,
+        speaker: str | None,
+        at: datetime | str | None,
+        channel: str = "chat",
+        *,
+        to_answer: bool = False,
+    ) -> Utterance:
         """Append what somebody says, under their name as it was first written here; the agent's without its reasoning.
 
+        Args:
+            to_answer: the agent shall answer it.
+
         Raises:
-            InputError: an unusable text, name or time.
+            InputError: an unusable text, name or time, or the agent would answer itself.
         """
         given = self._user if speaker is None else checked_name(speaker)
         name = as_known(given, [self._agent, *self._store.speakers(self._key), self._user])
+        if name == self._agent and to_answer:
+            raise InputError(
+                f"speaker {name!r} is the agent itself, which does not answer itself; give another name, or use observe"
+            )
         if name == self._agent and isinstance(text, str):
             text = without_reasoning(text)
-        return self.append(name, checked_text(text), None if at is None else zoned(at), channel)
+        return self.append(name, checked_text(text), None if at is None else zoned(at), checked_channel(channel))
 
     def append(
-        self, speaker: str, text: str, at: datetime | None, channel: str = "chat", *, interrupted: bool = False
+        self,
+        speaker: str,
+        text: str,
+        at: datetime | None,
+        channel: str = "chat",
+        *,
+        interrupted: bool = False,
+        follows: bool = False,
     ) -> Utterance:
         """Equation (4): where the gap exceeds β the session is closed and M_S ← {(t', u')}; else u' joins it.
 
-        The utterance is on disk when this returns.
+        The utterance is on disk when this returns. Args: as `Store.append`.
 
         Raises:
-            InputError: ``at`` lies before the last utterance.
+            InputError: ``at`` lies before the last utterance, and does not follow it.
         """
         said = self._store.append(
-            self._key, speaker, text, at, self._beta, self._clock, self.thread, channel, interrupted
+            self._key, speaker, text, at, self._beta, self._clock, self.thread, channel, interrupted, follows
         )
         goes_on = self.utterances and self.utterances[-1].session == said.session
         self.utterances = (*self.utterances, said) if goes_on else (said,)
         return said
-
-    def answerable(self, speaker: str | None) -> str:
-        """The name of a speaker whom the agent can answer.
-
-        Raises:
-            InputError: the speaker is the agent.
-        """
-        name = self._user if speaker is None else speaker
-        if isinstance(name, str) and name_key(name) == name_key(self._agent):
-            raise InputError(
-                f"speaker {name!r} is the agent itself, which does not answer itself; give another name, or use observe"
-            )
-        return name
 
     def unanswered(self) -> Utterance:
         """What was said last, if the agent has not answered it.

@@ -48,11 +48,12 @@ def dated(text: str, at: datetime, reading: Reading, lines: Sequence[str] | None
     return _dated(text, today, reading, believed)
 
 
-def as_dated(said: Sequence[Utterance], reading: Reading, now: datetime) -> tuple[Utterance, ...]:
-    """Return utterances with the dates that their relative times stand for, and their ages ``now``, as models do not reckon."""
-    told = [(one, one.local_at) for one in said]
-    texts = [aged(dated(one.text, at, reading), at, now, reading) for one, at in told]
-    return tuple([one if one.text == text else replace(one, text=text) for one, text in zip(said, texts, strict=True)])
+def as_dated(passages: Sequence[Sequence[Utterance]], reading: Reading, now: datetime) -> list[tuple[Utterance, ...]]:
+    """Return passages with the dates that their relative times stand for, and their ages ``now``, as models do not reckon."""
+    times = {one: one.local_at for said in passages for one in said}
+    texts = {one: aged(dated(one.text, at, reading), at, now, reading) for one, at in times.items()}
+    written = {one: one if one.text == text else replace(one, text=text) for one, text in texts.items()}
+    return [tuple([written[one] for one in said]) for said in passages]
 
 
 def aged(text: str, at: datetime, now: datetime, reading: Reading) -> str:

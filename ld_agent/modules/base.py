@@ -185,11 +185,8 @@ class Models:
                 self._unopened.add(self.backbone_key(batch[0].module))
             if self._reasons_unmarked(batch[0].module):
                 completions = [_without_cut_reasoning(completion) for completion in completions]
-            if any(passed := [request.passes for request in batch]) and not self.passes_on(batch[0].module):
-                completions = [
-                    replace(one, notes=tuple(NOT_PASSED[what] for what in ignored)) if ignored else one
-                    for one, ignored in zip(completions, passed, strict=True)
-                ]
+            if not self.passes_on(batch[0].module):
+                completions = list(map(_with_what_was_ignored, completions, batch))
             answers.update(zip(positions, map(_bounded, completions, batch), strict=True))
         return [answers[p] for p in range(len(requests))]
 
@@ -211,6 +208,12 @@ def _without_cut_reasoning(completion: Completion) -> Completion:
     """No answer, if the limit cut a text off before any reasoning in it has ended."""
     cut = completion.finish == "length" and not completion.reasoned
     return replace(completion, text="", lack="reasoning") if cut else completion
+
+
+def _with_what_was_ignored(completion: Completion, request: Request) -> Completion:
+    """An answer with notes on what of the request the model did not get."""
+    notes = tuple(NOT_PASSED[what] for what in request.passes)
+    return replace(completion, notes=notes) if notes else completion
 
 
 def _bounded(completion: Completion, request: Request) -> Completion:

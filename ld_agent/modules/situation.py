@@ -62,14 +62,6 @@ class Situation:
     about: str = ""
     passed: Passed = NOTHING_PASSED
 
-    @property
-    def asks_from_memory(self) -> bool:
-        """Whether only the memory can answer, in its words: no tool has, no image came with the question, no reply has begun."""
-        other = (*(aside.after for aside in self.passed.asides), *(line for line, _ in self.passed.media))
-        return not (self.passed.begun or self.passed.formatted) and all(
-            line not in (self.heard.text, "") for line in other
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Prompted:

@@ -23,7 +23,7 @@ from ld_agent.languages.reading import Reading
 from ld_agent.modules.base import Models
 from ld_agent.prompts import as_name
 from ld_agent.steps import Steps, run
-from ld_agent.text import SENTENCE_END, first_paragraph, halves, stems_of, words_of
+from ld_agent.text import SENTENCE_END, first_paragraph, halves, stems_of, whole_sentences, words_of
 from ld_agent.types import Session, Utterance
 
 MARKS = re.compile(r"^[\s\"'*#\-]*")
@@ -252,12 +252,6 @@ def bounded(text: str, longest: int = LONGEST_SUMMARY) -> str:
     beginning = text[: longest - 2]
     sentences = whole_sentences(beginning)
     return sentences if sentences != beginning else f"{beginning.rpartition(' ')[0] or beginning} …"
-
-
-def whole_sentences(text: str) -> str:
-    """Return a truncated text without its unfinished last sentence; all of it if no sentence ends."""
-    ends = list(re.finditer(r"[.!?…][\"'”’)]*(?=\s|$)|[。！？][\"'”’）」』]*", text))
-    return text[: ends[-1].end()] if ends else text
 
 
 def is_summary(text: str, part: Sequence[Utterance], reading: Reading) -> bool:

@@ -14,13 +14,14 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.checks.statements import ForgetRequest, asks, forget_request, sentences_of
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.corrections import content, rewritten
 from ld_agent.memory.index.lexical import stems
 from ld_agent.revising.correcting import correct, in_own_words
 from ld_agent.state import Relation
 from ld_agent.storage.rows import Rewriting
-from ld_agent.text import EAST_ASIAN, HAN, SENTENCE_END, simplified
+from ld_agent.text import EAST_ASIAN, HAN, simplified
 from ld_agent.types import Record, Utterance
 
 NAMED = 0.3
@@ -39,30 +40,11 @@ FORGOTTEN = "something was forgotten on request"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """A request to forget something.
-
-    Attributes:
-        sentence: the sentence of the utterance that asks.
-        what: what is to be forgotten; "": what was said last.
-    """
-
-    sentence: str
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Told:
     """A sentence that a person said, or one of their traits. ``id``: of the utterance, or of the trait."""
 
     id: str
     text: str
-
-
-def request_in(text: str, reading: Reading) -> Request | None:
-    """The first request of an utterance to forget something, if there is one."""
-    asked = ((sentence, reading.asked_to_forget(sentence)) for sentence in _sentences(text))
-    return next((Request(sentence, what) for sentence, what in asked if what is not None), None)
 
 
 class Forgetting:
@@ -79,7 +61,7 @@ class Forgetting:
         self._store, self._key = relation.resources.store, relation.key
         self._reading, self._words = relation.models.language.reading, relation.models.language.words
 
-    def carried_out(self, request: Request) -> list[str] | None:
+    def carried_out(self, request: ForgetRequest) -> list[str] | None:
         """Forget what is meant; return its sentences, [] if there are none; None: that was done before."""
         with self._store.writing(self._key):
             changes = self._store.changes(self._key)
@@ -111,7 +93,7 @@ class Forgetting:
         traits = (trait for trait, _ in self._store.personas(self._key).traits())
         return [_Told(t.id, t.text) for t in traits if t.speaker == self._heard.speaker]
 
-    def _shorten(self, request: Request, mentioned: Sequence[str]) -> None:
+    def _shorten(self, request: ForgetRequest, mentioned: Sequence[str]) -> None:
         """Keep of the request that something was to be forgotten, and of the sentences around it, what was not."""
         kept = {request.sentence: self._words.forget} | dict.fromkeys(mentioned, "")
         text = rewritten(self._heard.text, lambda sentence: kept.get(sentence.strip(), sentence))
@@ -120,26 +102,26 @@ class Forgetting:
     def _gone(self, before: Sequence[Utterance]) -> dict[str, list[str]]:
         """The sentences of each line that it no longer has, except of the request."""
         after = {u.id: u.text for u in self._said()}
-        gone = {u.id: [s for s in _sentences(u.text) if s not in after.get(u.id, "")] for u in before}
+        gone = {u.id: [s for s in sentences_of(u.text) if s not in after.get(u.id, "")] for u in before}
         return {i: sentences for i, sentences in gone.items() if sentences and i != self._heard.id}
 
     # ---- what is meant by "that"
 
-    def _just_said(self, request: Request) -> list[str]:
+    def _just_said(self, request: ForgetRequest) -> list[str]:
         """What the utterance itself says about its speaker before it asks to forget that."""
         before = self._heard.text.partition(request.sentence)[0]
         mine = self._reading.pattern("first_person")
-        return [s for s in _sentences(before) if mine.search(s) and self._tells(s)]
+        return [s for s in sentences_of(before) if mine.search(s) and self._tells(s)]
 
     def _last(self) -> list[_Told]:
         """The person's latest statement in this thread, and whatever says the same; nothing after an earlier request."""
         here = {u.id for u in self._store.thread_utterances(self._key, self._thread)} - {self._heard.id}
         for said in reversed([u for u in self._said() if u.id in here]):
-            if said.text == self._words.forget or request_in(said.text, self._reading):
+            if said.text == self._words.forget or forget_request(said.text, self._reading):
                 return []
-            told = [s for s in _sentences(said.text) if self._tells(s)]
+            told = [s for s in sentences_of(said.text) if self._tells(s)]
             if told:
-                return [_Told(said.id, s) for s in _sentences(said.text)] + self._alike(told)
+                return [_Told(said.id, s) for s in sentences_of(said.text)] + self._alike(told)
         return []
 
     def _tells(self, sentence: str) -> bool:
@@ -147,7 +129,7 @@ class Forgetting:
         rest = self._reading.pattern("saying").sub(" ", self._bare(sentence))
         words = content(rest, self._reading, self._relation.agent_name)
         mine = self._reading.pattern("first_person").search(sentence)
-        return not _asks(sentence) and len(words) >= (1 if mine else 2)
+        return not asks(sentence) and len(words) >= (1 if mine else 2)
 
     def _alike(self, told: Sequence[str]) -> list[_Told]:
         """What says the same as one of some sentences."""
@@ -163,7 +145,7 @@ class Forgetting:
             return []
         named = np.array([self._share(what, one.text) for one in pool])
         worth = self._cosines([what], pool)[0] + NAMED * named
-        states = np.array([not _asks(one.text) for one in pool])
+        states = np.array([not asks(one.text) for one in pool])
         needed = self._reading.pattern("relation").search(what)
         eligible = states & (named > 0) if needed else states  # "my sister" is not what was told of a brother
         best = int(np.where(eligible, worth, -1.0).argmax())
@@ -175,7 +157,7 @@ class Forgetting:
 
     def _candidates(self, what: str) -> list[_Told]:
         """What the person told, as far as it can be compared."""
-        lines = [_Told(u.id, s) for u in self._said() if u.id != self._heard.id for s in _sentences(u.text)]
+        lines = [_Told(u.id, s) for u in self._said() if u.id != self._heard.id for s in sentences_of(u.text)]
         pool = [one for one in (*self._traits(), *lines[::-1]) if content(one.text, self._reading)]
         pool = [one for one in pool if one.text != self._words.forget]
         return sorted(pool, key=lambda one: -self._share(what, one.text))[:COMPARED]
@@ -203,7 +185,7 @@ class Forgetting:
     def _forget(self, told: Sequence[_Told]) -> None:
         """Forget traits and sentences, with what was learned from a line of nothing else."""
         by_line = {u: {one.text for one in told if one.id == u.id} for u in self._said()}
-        whole = [u.id for u, gone in by_line.items() if gone.issuperset(_sentences(u.text))]
+        whole = [u.id for u, gone in by_line.items() if gone.issuperset(sentences_of(u.text))]
         learned = [t.id for t in self._store.personas(self._key).learned_from(whole) if t.mentions <= 1]
         for trait in dict.fromkeys([*(one.id for one in told if one.id.startswith("t")), *learned]):
             if trait in {one.id for one in self._traits()}:
@@ -235,7 +217,7 @@ class Forgetting:
     def _in_other_words(self, record: Record) -> list[_Told]:
         """The sentences of a memory that none of its lines says as they stand."""
         lines = "\n".join(u.text for u in self._store.utterances_by_id(self._key, record.sources).values())
-        return [_Told(record.id, s) for s in _sentences(record.text) if (s.partition(": ")[2] or s) not in lines]
+        return [_Told(record.id, s) for s in sentences_of(record.text) if (s.partition(": ")[2] or s) not in lines]
 
 
 def _without(text: str, gone: set[str], reading: Reading) -> str:
@@ -254,11 +236,3 @@ def _without(text: str, gone: set[str], reading: Reading) -> str:
 def quoted(told: Sequence[str]) -> str:
     """Sentences as the agent repeats them for the last time."""
     return " ".join([*told[:QUOTED], *(["…"] if len(told) > QUOTED else [])])
-
-
-def _sentences(text: str) -> list[str]:
-    return [s.strip() for line in text.split("\n") for s in SENTENCE_END.split(line) if s.strip()]
-
-
-def _asks(sentence: str) -> bool:
-    return sentence.rstrip().endswith(("?", "？"))

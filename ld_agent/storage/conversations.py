@@ -9,9 +9,19 @@ from datetime import timedelta
 from typing import Any
 
 from ld_agent.errors import EncoderMismatchError, InputError, RepeatedRowError, StoreError
-from ld_agent.storage.columns import Vector, json_text, vector_bytes
 from ld_agent.storage.database import EVERYONE, Database, TurnLock, tenant_of
-from ld_agent.storage.rows import COLUMNS, COUNTERS, PATIENCE, Failure, StoredConversation, insert, plain_value
+from ld_agent.storage.rows import (
+    COLUMNS,
+    COUNTERS,
+    PATIENCE,
+    Failure,
+    StoredConversation,
+    Vector,
+    insert,
+    json_text,
+    plain_value,
+    vector_bytes,
+)
 from ld_agent.types import name_key
 
 ORDER = {
@@ -59,10 +69,6 @@ class Conversations:
 
     # ---- what engines do differently
 
-    def version(self, key: int) -> Hashable:
-        """Changes when another connection has written to a conversation, or changed the encoder."""
-        raise NotImplementedError
-
     def delete_conversation(self, key: int) -> None:
         """Remove every trace of a conversation."""
         raise NotImplementedError
@@ -100,6 +106,10 @@ class Conversations:
                 f"set agent.name={stored} or choose another conversation id"
             )
         return conversation
+
+    def version(self, key: int) -> Hashable:
+        """Changes when another connection has written to a conversation, or changed the encoder; None: it was deleted."""
+        return self.db.version(key)
 
     def is_stored(self, key: int) -> bool:
         return bool(self.db.of(key).row("SELECT 1 FROM conversation WHERE pk = ?", (key,)))

@@ -6,6 +6,7 @@ the engines write differently is a method here. A list among the values is the r
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -78,6 +79,10 @@ class Database(Protocol):
 
     def row(self, sql: str, values: tuple[Any, ...] = ()) -> Any:
         """The first row of a query, or None."""
+        ...
+
+    def version(self, key: int) -> Hashable:
+        """Changes when another connection has written to a conversation; None: it was deleted."""
         ...
 
     def of(self, key: int) -> Database:

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from ld_agent.errors import InputError
-from ld_agent.storage.columns import Vector, json_text, microseconds, moment
 from ld_agent.storage.database import EVERYONE
-from ld_agent.storage.rows import ITEMS, Rewriting, StoredConversation, insert
+from ld_agent.storage.rows import ITEMS, Rewriting, StoredConversation, Vector, insert, json_text, microseconds, moment
 from ld_agent.storage.utterances import Utterances
 from ld_agent.types import Change, Record, as_known, checked_name
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ld_agent.storage.columns import Vector, vector_from
 from ld_agent.storage.database import Database
-from ld_agent.storage.rows import TRAIT, TRAITS, from_row, insert, stored_value
+from ld_agent.storage.rows import TRAIT, TRAITS, Vector, from_row, insert, stored_value, vector_from
 from ld_agent.types import Trait
 
 if TYPE_CHECKING:

@@ -1,19 +1,23 @@
-"""The rows exchanged between memory and a database, and how their columns are stored. Knows no engine and no mechanism."""
+"""The rows exchanged between memory and a database, and how their columns are stored: times as whole microseconds, lists and
+details as JSON text, vectors as float32. Knows no engine and no mechanism.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ld_agent.storage.columns import Vector, json_text, microseconds, moment
 from ld_agent.storage.database import Database
 from ld_agent.types import Record, Trait, Utterance
 
+Vector = NDArray[np.float32]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TRAITS = "traits"
 """The kind of work that extracts traits; other kinds are named after their view."""
 PATIENCE = 3
@@ -157,6 +161,31 @@ NUMBER_COLUMNS = frozenset({"number", "session", "mentions", "since", "through",
 UTTERANCE, RECORD, TRAIT = (", ".join(field.name for field in fields(kind)) for kind in (Utterance, Record, Trait))
 """The columns of each type, for SELECT."""
 T = TypeVar("T", Utterance, Record, Trait)
+
+
+def microseconds(at: datetime) -> int:
+    """Return an aware time as whole microseconds since the epoch."""
+    return (at - EPOCH) // timedelta(microseconds=1)
+
+
+def moment(value: int) -> datetime:
+    """Return the aware UTC time of microseconds since the epoch."""
+    return EPOCH + timedelta(microseconds=value)
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON, the same text for equal values."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def vector_bytes(vector: Vector) -> bytes:
+    """Return a (dimension,) vector as little-endian float32."""
+    return np.ascontiguousarray(vector, dtype="<f4").tobytes()
+
+
+def vector_from(blob: bytes | None) -> Vector | None:
+    """Return the (dimension,) vector of `vector_bytes`; None, not yet encoded, stays None."""
+    return None if blob is None else np.frombuffer(blob, dtype="<f4")
 
 
 def plain_value(column: str, stored: Any) -> Any:

@@ -15,10 +15,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ld_agent.errors import InputError
-from ld_agent.storage.columns import json_text, microseconds, moment
 from ld_agent.storage.database import EVERYONE, Database, tenant_of
-from ld_agent.storage.rows import PATIENCE, TRAITS
-from ld_agent.storage.utterances import select_utterances
+from ld_agent.storage.rows import PATIENCE, TRAITS, json_text, microseconds, moment
 from ld_agent.types import PersonSummary, SessionSummary, ThreadSummary, Utterance
 
 if TYPE_CHECKING:
@@ -169,7 +167,7 @@ class Directory:
     """Paged lists of stored people and their data."""
 
     def __init__(self, store: Store) -> None:
-        self._db = store.db
+        self._store, self._db = store, store.db
 
     def people(self, prefix: str, after: str, most: int, containing: str = "") -> list[PersonSummary]:
         """The conversations whose id begins with a prefix and that follow another one, in the order of their ids."""
@@ -251,8 +249,7 @@ class Directory:
                 WHERE place <= ?3 ORDER BY session, place""",
             (key, list(sessions), most),
         )
-        where = f"conversation = ?1 AND {self._db.within('id', '?2')}"
-        said = {u.id: u for u in select_utterances(self._db.of(key), where, (key, [reply for _, reply, _ in rows]))}
+        said = self._store.utterances_by_id(key, [reply for _, reply, _ in rows])
         by_session: dict[int, tuple[int, list[Utterance]]] = {}
         for session, reply, replies in rows:
             by_session.setdefault(session, (replies, []))[1].append(said[reply])
@@ -260,8 +257,8 @@ class Directory:
 
     def search(self, key: int, words: str, most: int) -> list[Utterance]:
         """Utterances that contain a text, whatever its case, the latest first."""
-        where = r"conversation = ? AND lower(text) LIKE ? ESCAPE '\' ORDER BY pk DESC LIMIT ?"
-        return select_utterances(self._db.of(key), where, (key, _pattern(words), most))
+        clauses = r"AND lower(text) LIKE ?2 ESCAPE '\' ORDER BY pk DESC LIMIT ?3"
+        return self._store.select(key, clauses, _pattern(words), most)
 
     def unfinished(self, *, set_aside: bool = True) -> list[str]:
         """Conversations with pending trait extraction.

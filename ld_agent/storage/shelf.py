@@ -8,11 +8,23 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ld_agent.errors import StoreError
-from ld_agent.storage.columns import Vector, json_text, microseconds, vector_from
 from ld_agent.storage.database import Database
 from ld_agent.storage.recollection import with_recall
-from ld_agent.storage.rows import CATCH_UP, ITEMS, PATIENCE, RECORD, Draft, IndexRow, from_row, insert
-from ld_agent.storage.utterances import EVERYTHING, IMPORTED, select_utterances
+from ld_agent.storage.rows import (
+    CATCH_UP,
+    ITEMS,
+    PATIENCE,
+    RECORD,
+    Draft,
+    IndexRow,
+    Vector,
+    from_row,
+    insert,
+    json_text,
+    microseconds,
+    vector_from,
+)
+from ld_agent.storage.utterances import EVERYTHING, IMPORTED
 from ld_agent.types import Record, Session, Utterance, least_trusted
 
 if TYPE_CHECKING:
@@ -135,12 +147,14 @@ class Shelf:
         Args:
             but_speaker: the speaker whose utterances are excluded.
         """
-        return select_utterances(
-            self._db,
-            f"""conversation = ?1 AND session = ?3 AND speaker != ?4 AND NOT EXISTS
+        return self._store.select(
+            self._key,
+            f"""AND session = ?3 AND speaker != ?4 AND NOT EXISTS
                 (SELECT 1 FROM observed WHERE conversation = ?1 AND view = ?2 AND utterance = utterance.id)
                 AND {NOT_SET_ASIDE.format(item="utterance.id")} ORDER BY pk""",
-            (self._key, self._view, session, but_speaker),
+            self._view,
+            session,
+            but_speaker,
         )
 
     def observe(self, utterance: Utterance, draft: Draft | None = None) -> Record | None:
@@ -253,11 +267,9 @@ class Shelf:
 
     def _of(self, table: str, column: str, keys: Sequence[int], columns: str) -> list[Any]:
         """Rows by record key, in ascending order; the plus keeps SQLite from reading the whole conversation."""
-        return self._db.rows(
-            f"""SELECT {columns} FROM {table} WHERE +conversation = ?1 AND {self._db.within(column, "?2")}
-                ORDER BY {column}""",
-            (self._key, [int(key) for key in keys]),
-        )
+        db, values = self._db, (self._key, [int(key) for key in keys])
+        where = f"+conversation = ?1 AND {db.within(column, '?2')} ORDER BY {column}"
+        return db.rows(f"SELECT {columns} FROM {table} WHERE {where}", values)
 
     def with_sources(self, keys: Sequence[int]) -> list[tuple[int, str, list[Utterance]]]:
         """The text and source utterances of records by key, in order."""

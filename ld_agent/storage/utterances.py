@@ -11,10 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ld_agent.errors import InputError
-from ld_agent.storage.columns import moment
 from ld_agent.storage.conversations import Conversations
-from ld_agent.storage.database import Database
-from ld_agent.storage.rows import PATIENCE, TRAITS, UTTERANCE, Line, from_row, insert
+from ld_agent.storage.rows import PATIENCE, TRAITS, UTTERANCE, Line, from_row, insert, moment
 from ld_agent.types import Utterance, iso, utc
 
 OPEN_SESSIONS = "session INDEXED BY session_open"
@@ -25,14 +23,13 @@ IMPORTED = "EXISTS (SELECT 1 FROM utterance WHERE conversation = ?1 AND session 
 """SQL: whether a row of ``session`` is of imported history."""
 
 
-def select_utterances(db: Database, where: str, values: tuple[Any, ...]) -> list[Utterance]:
-    """The utterances selected by a WHERE clause, in its order, without replaced ones."""
-    rows = db.rows(f"SELECT {UTTERANCE} FROM utterance WHERE replaced = 0 AND {where}", values)
-    return [from_row(Utterance, row) for row in rows]
-
-
 class Utterances(Conversations):
     """See `ld_agent.storage.store.Store`."""
+
+    def select(self, key: int, clauses: str, *values: Any) -> list[Utterance]:
+        """The utterances of a conversation, its key is ?1, that SQL clauses select, in their order; without replaced ones."""
+        query = f"SELECT {UTTERANCE} FROM utterance WHERE conversation = ?1 AND replaced = 0 {clauses}"
+        return [from_row(Utterance, row) for row in self.db.of(key).rows(query, (key, *values))]
 
     # ---- saying
 
@@ -47,6 +44,7 @@ class Utterances(Conversations):
         thread: str = "",
         channel: str = "chat",
         interrupted: bool = False,
+        follows: bool = False,
     ) -> Utterance:
         """Store one utterance; if the gap before it exceeds β, close the thread's session first (equation 4).
 
@@ -55,15 +53,16 @@ class Utterances(Conversations):
             beta: β in seconds.
             channel: how it reached the memory, one of `CHANNELS`.
             interrupted: it is a reply that ended early.
+            follows: if ``at`` lies before the thread's last utterance, it was said at the time of that.
 
         Raises:
             InputError: ``at`` lies before the thread's last utterance.
         """
         with self.db.transaction(key):
-            last = self.last_utterance(key, thread)
-            if at is None:
-                at = utc(now(), "the clock")
-                at = max(at, last.at) if last else at
+            last, follows = self.last_utterance(key, thread), follows or at is None
+            at = utc(now(), "the clock") if at is None else at
+            if last and follows:
+                at = max(at, last.at)
             if last and at < last.at:
                 raise InputError(
                     f"at={iso(at)} is before the last utterance of this conversation ({iso(last.at)}); "
@@ -104,43 +103,47 @@ class Utterances(Conversations):
     # ---- what was said
 
     def utterances(self, key: int) -> list[Utterance]:
-        return select_utterances(self.db.of(key), "conversation = ? ORDER BY pk", (key,))
+        return self.select(key, "ORDER BY pk")
 
     def session_utterances(self, key: int, session: int) -> list[Utterance]:
-        where = "conversation = ? AND session = ? ORDER BY pk"
-        return select_utterances(self.db.of(key), where, (key, session))
+        return self.select(key, "AND session = ?2 ORDER BY pk", session)
 
     def latest_utterances(self, key: int, most: int) -> list[Utterance]:
         """The last utterances of all threads, oldest session first."""
-        where = "conversation = ?1 ORDER BY session DESC, pk DESC LIMIT ?2"  # the order of an index
-        return select_utterances(self.db.of(key), where, (key, most))[::-1]
+        return self.select(key, "ORDER BY session DESC, pk DESC LIMIT ?2", most)[::-1]  # the order of an index
 
     def utterances_by_id(self, key: int, ids: Sequence[str]) -> dict[str, Utterance]:
         """Utterances by id; missing ones are omitted."""
-        where = f"conversation = ?1 AND {self.db.within('id', '?2')}"
-        return {u.id: u for u in select_utterances(self.db.of(key), where, (key, list(ids)))}
+        return {u.id: u for u in self.select(key, f"AND {self.db.within('id', '?2')}", list(ids))}
 
     def last_utterance(self, key: int, thread: str | None = None) -> Utterance | None:
         """The last utterance of a thread; None: of any thread, without imported history."""
         number, here = "SELECT max(number) FROM session WHERE conversation = ?1", ""
-        values: tuple[object, ...] = (key,) if thread is None else (key, thread)
         if thread is None:
             number, here = f"{number} AND NOT {IMPORTED}", "AND source = ''"
             sessions = f"SELECT number FROM {OPEN_SESSIONS} WHERE conversation = ?1 AND closed = 0 UNION {number}"
         else:
             sessions = f"{number} AND thread = ?2"
-        where = f"conversation = ?1 AND session IN ({sessions}) {here} ORDER BY pk DESC LIMIT 1"
-        return next(iter(select_utterances(self.db.of(key), where, values)), None)
+        clauses = f"AND session IN ({sessions}) {here} ORDER BY pk DESC LIMIT 1"
+        return next(iter(self.select(key, clauses, *(() if thread is None else (thread,)))), None)
 
     def open_utterances(self, key: int, thread: str | None = "") -> list[Utterance]:
         """The content of the short-term cache M_S: the utterances of the thread's open session; None: of all open
         sessions."""
-        return select_utterances(
-            self.db.of(key),
-            f"""conversation = ?1 AND session IN (SELECT number FROM {OPEN_SESSIONS}
+        return self.select(
+            key,
+            f"""AND session IN (SELECT number FROM {OPEN_SESSIONS}
                 WHERE conversation = ?1 AND closed = 0 AND (thread = ?2 OR ?2 IS NULL)) ORDER BY pk""",
-            (key, thread),
+            thread,
         )
+
+    def last_of_each(self, key: int) -> list[Utterance]:
+        """The last utterance of each open session, oldest session first."""
+        last = "(SELECT max(pk) FROM utterance WHERE conversation = ?1 AND session = number AND replaced = 0)"
+        number, pk = (
+            f"SELECT {one} FROM {OPEN_SESSIONS} WHERE conversation = ?1 AND closed = 0" for one in ("number", last)
+        )
+        return self.select(key, f"AND session IN ({number}) AND pk IN ({pk}) ORDER BY session")
 
     def open_threads(self, key: int) -> list[str]:
         """The threads with an open session."""
@@ -171,12 +174,9 @@ class Utterances(Conversations):
 
     def answered(self, key: int, utterance: Utterance) -> str:
         """The text another speaker said right before an utterance in its session; "" for nothing."""
-        last = select_utterances(
-            self.db.of(key),
-            "conversation = ?1 AND session = ?2 AND pk < (SELECT pk FROM utterance WHERE conversation = ?1 AND id = ?3) "
-            "ORDER BY pk DESC LIMIT 1",
-            (key, utterance.session, utterance.id),
-        )
+        before = "pk < (SELECT pk FROM utterance WHERE conversation = ?1 AND id = ?3)"
+        clauses = f"AND session = ?2 AND {before} ORDER BY pk DESC LIMIT 1"
+        last = self.select(key, clauses, utterance.session, utterance.id)
         return last[0].text if last and last[0].speaker != utterance.speaker else ""
 
     def unextracted(
@@ -192,8 +192,8 @@ class Utterances(Conversations):
         failed = f"FROM failure WHERE conversation = ?1 AND work = '{TRAITS}' AND item = utterance.id"
         waiting = "" if set_aside else f"AND NOT EXISTS (SELECT 1 {failed} AND attempts >= {PATIENCE})"
         which, order = ("source != ''", "at, pk") if imported else ("source = ''", "pk")
-        where = f"conversation = ?1 AND extracted = 0 AND {which} {waiting} ORDER BY {order} LIMIT ?2"
-        return select_utterances(self.db.of(key), where, (key, EVERYTHING if most is None else most))
+        clauses = f"AND extracted = 0 AND {which} {waiting} ORDER BY {order} LIMIT ?2"
+        return self.select(key, clauses, EVERYTHING if most is None else most)
 
     # ---- imported history
 

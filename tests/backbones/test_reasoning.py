@@ -2,9 +2,9 @@
 
 import pytest
 
-from ld_agent.backbones.answer_text import AnswerStream, answer_text
+from ld_agent.backbones.answer_text import AnswerStream, answer_text, opened
 from ld_agent.backbones.base import Completion
-from ld_agent.backbones.reasoning import opened, text_of
+from ld_agent.backbones.client_message import text_of
 
 HARMONY = "<|channel|>analysis<|message|>She keeps newts.<|end|><|start|>assistant"
 MARKED = [

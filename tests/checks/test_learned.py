@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ld_agent.answering import only_memory_answers
 from ld_agent.checks.kept import (
     asks_for_memory,
     deciding,
@@ -145,9 +146,9 @@ def test_what_was_told_is_asked_for(check, text, asks):
 def test_only_the_memory_can_answer_unless_something_else_came_with_the_question():
     heard = Utterance("u1", "Nell", "Do I have a dog?", datetime(2026, 3, 1, tzinfo=UTC), 2)
     plain = Situation("Sam", heard, people=("Nell",))
-    assert plain.asks_from_memory
-    assert not replace(plain, passed=Passed(media=((heard.text, ({"type": "image_url"},)),))).asks_from_memory
-    assert not replace(plain, passed=Passed(begun="You")).asks_from_memory
+    assert only_memory_answers(plain)
+    assert not only_memory_answers(replace(plain, passed=Passed(media=((heard.text, ({"type": "image_url"},)),))))
+    assert not only_memory_answers(replace(plain, passed=Passed(begun="You")))
 
 
 def test_a_line_ends_what_one_before_says_if_they_are_alike(check: StatementCheck):

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ld_agent.checks.named import asked_about, names, part_about, tells_of
+from ld_agent.checks.statements import asked_about, names, part_about, tells_of
 from ld_agent.languages import ENGLISH
 from ld_agent.types import Utterance
 

@@ -10,7 +10,7 @@ from ld_agent.config.sections import PersonasSection
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.persona_bank import PersonaBank
-from ld_agent.storage.columns import EPOCH
+from ld_agent.storage.rows import EPOCH
 from ld_agent.storage.sqlite.store import SQLiteStore
 from ld_agent.types import Utterance
 

@@ -115,7 +115,7 @@ def test_a_year_that_the_calendar_lacks_stays():
 def test_an_utterance_keeps_everything_but_its_text():
     said = Utterance("u1", "Maya", "I came yesterday.", AT, 3, "observe")
     same = Utterance("u2", "Maya", "I have a cat.", AT, 3)
-    written, left = as_dated([said, same], READING, AT)
+    [(written, left)] = as_dated([[said, same]], READING, AT)
     assert written == Utterance("u1", "Maya", "I came on 11 March 2026.", AT, 3, "observe")
     assert left is same
 

@@ -8,7 +8,8 @@ from ld_agent.memory.views.memochat import memos_of, picked_numbers
 from ld_agent.memory.views.memory_text import facts_from
 from ld_agent.modules.extractor import LONGEST_BEFORE, _end_of, parse_traits
 from ld_agent.modules.replies import ReplyStream, repeatable, reply_text
-from ld_agent.modules.summarizer import cleaned, whole_sentences
+from ld_agent.modules.summarizer import cleaned
+from ld_agent.text import whole_sentences
 from ld_agent.types import Utterance, utc
 
 READING = ENGLISH.reading

@@ -17,9 +17,8 @@ from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
 from ld_agent.memory.quotes import compare, passages
 from ld_agent.modules.base import Models
-from ld_agent.modules.choice import agreed, timely
 from ld_agent.modules.generator import Generator
-from ld_agent.modules.reader import Reader, answer_in
+from ld_agent.modules.reader import Reader, agreed, answer_in, timely
 from ld_agent.modules.situation import Situation
 from ld_agent.steps import run
 from ld_agent.types import Utterance

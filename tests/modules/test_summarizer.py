@@ -18,8 +18,8 @@ from ld_agent.modules.summarizer import (
     cleaned,
     is_summary,
     pack,
-    whole_sentences,
 )
+from ld_agent.text import whole_sentences
 from ld_agent.types import Session, Utterance
 
 READING = ENGLISH.reading

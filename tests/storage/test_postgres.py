@@ -13,9 +13,9 @@ import pytest
 
 from ld_agent.errors import StoreError
 from ld_agent.storage.address import shown
-from ld_agent.storage.columns import moment
 from ld_agent.storage.exchange import copy_store, export_lines
 from ld_agent.storage.opening import existing_store, open_store
+from ld_agent.storage.rows import moment
 from ld_agent.storage.served import Keys
 from ld_agent.storage.sqlite.store import SQLiteStore
 from ld_agent.storage.store import Store

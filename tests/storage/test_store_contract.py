@@ -204,6 +204,8 @@ def test_another_connection_is_noticed_and_ones_own_writes_are_not(store: Store,
     with other.writing(None):
         say(other, key, "inside another transaction")
     assert store.version(key) != before
+    other.delete_conversation(key)
+    assert store.version(key) is None
 
 
 # ---- threads
@@ -223,6 +225,7 @@ def test_threads_have_separate_sessions_and_gaps(store: Store, key: int) -> None
     assert store.open_utterances(key, "") == []
     last = [store.last_utterance(key, thread) for thread in ("phone", "desk", None, "elsewhere")]
     assert [u and u.text for u in last] == ["e", "d", "e", None]
+    assert [u.text for u in store.last_of_each(key)] == ["d", "e"]
     assert (store.close_session(key, "desk"), store.close_session(key, "desk")) == (2, None)
     assert store.open_threads(key) == ["phone"]
     assert [u.text for u in store.utterances(key)] == ["a", "b", "c", "d", "e"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ld_agent.storage.columns import microseconds
+from ld_agent.storage.rows import microseconds
 from ld_agent.storage.sqlite.connection import APPLICATION_ID
 from ld_agent.storage.sqlite.migrations import MIGRATIONS
 from ld_agent.storage.sqlite.store import SQLiteStore

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
+from ld_agent.backbones.answer_text import CHANNEL, TAG, opened
 from ld_agent.backbones.base import Message
-from ld_agent.backbones.reasoning import CHANNEL, TAG, opened
 from ld_agent.backbones.wire import alternating
 from ld_agent.errors import BackboneError
 

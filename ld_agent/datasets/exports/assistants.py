@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ld_agent.backbones.reasoning import without_reasoning
+from ld_agent.backbones.answer_text import without_reasoning
 from ld_agent.datasets.exports.files import Export, Part
 from ld_agent.datasets.exports.message import (
     AGENT,

@@ -23,7 +23,7 @@ from ld_agent.memory.dates import nearness
 from ld_agent.memory.index.lexical import Lexicon, question, stems
 from ld_agent.memory.index.passages import COVER, NO_VECTORS, SPEAKER, PackedVectors, Passages, best_passages
 from ld_agent.memory.index.snapshot import Arrays, as_array, as_texts, packed, unpacked
-from ld_agent.memory.scoring import Scorer, Terms, best, scorer, time_decay, topic_overlap, weighted
+from ld_agent.memory.scoring import SCORERS, Scorer, Terms, best, time_decay, topic_overlap, weighted
 
 GROWTH = 1.125
 TOPIC_BYTES = 150  # of a list and its entry, besides the word and the rows
@@ -269,16 +269,17 @@ class LongTermIndex:
         """The k best records by equations (1)–(3) or another scorer, best first, among those not younger than the query."""
         if len(self) == 0 or search.k <= 0:
             return []
-        ranked_by = scorer(search.scorer)
+        ranked_by = SCORERS[search.scorer]
         if ranked_by.first_look:
             rows, terms = self._candidates(ranked_by.first_look, search)
         else:
             rows, terms = None, self._all(ranked_by, search)
-        times = self.columns.at if rows is None else self.columns.at[rows]
+        times, keys = self.columns.at, self.columns.keys
+        if rows is not None:
+            times, keys = times[rows], keys[rows]
         score = ranked_by.score(terms)
         eligible = ranked_by.admits(terms, search.gamma) & (times <= search.at.timestamp())
         places = best(score, eligible, times, search.k)
-        keys = self.columns.keys if rows is None else self.columns.keys[rows]
         numbers = np.stack([terms.s_sem, terms.s_top, terms.decay, score])[:, places].T.tolist()
         more = [{name: float(values[place]) for name, values in terms.more.items()} for place in places]
         return [
@@ -292,8 +293,9 @@ class LongTermIndex:
         if ranked_by.needs_passages:
             words = stems(search.text, self._reading)
             more["s_word"] = self._lexicon.match(words) if len(self._lexicon) == n else np.zeros(n)
-        decay = time_decay(np.maximum(search.at.timestamp() - self.columns.at, 0.0), search.tau)
-        return Terms(self.columns.cosines(search.vector), self.columns.overlap(search.topics), decay, more)
+        age = np.maximum(search.at.timestamp() - self.columns.at, 0.0)
+        s_sem, s_top = self.columns.cosines(search.vector), self.columns.overlap(search.topics)
+        return Terms(s_sem, s_top, time_decay(age, search.tau), more)
 
     def _candidates(self, first_look: Mapping[str, float], search: Search) -> tuple[NDArray[np.intp], Terms]:
         """Choose candidates by the terms held here; return their rows and all their terms.
@@ -301,8 +303,8 @@ class LongTermIndex:
         λ is not used for the choice, because its weight decides only between ties.
         """
         n, at, now = len(self), self.columns.at, search.at.timestamp()
-        asked = question(search.text, datetime.fromtimestamp(now, UTC), self._speakers, self._reading)
         most = most_candidates(n, search.k)
+        asked = question(search.text, datetime.fromtimestamp(now, UTC), self._speakers, self._reading)
         held = dict[str, NDArray[np.floating]]()
         if len(self._lexicon) == n:  # otherwise there are records without passages, whose words are unknown
             held["s_word"] = self._lexicon.match(asked.words, COMMON if n > most else 1.0)
@@ -333,7 +335,7 @@ class LongTermIndex:
             about: the speaker that the question names.
         """
         vectors = self._kept(self.columns.keys[rows].tolist())
-        if len(self._lexicon) < len(self):
+        if len(self) > len(self._lexicon):
             return best_passages(vectors, np.zeros(len(rows), np.intp), vector, np.zeros(0))
         windows = self._lexicon.windows(rows)
         further = COVER * self._lexicon.cover(words, windows)

@@ -1,7 +1,7 @@
 """What a model wrote into a memory, checked against what was said: a statement that the dialogue does not support is dropped.
 
-The learned check judges each sentence; where there is none, most of its words must be in neighbouring lines. Pure; knows no
-prompt and no store.
+The learned check judges each sentence; where there is none, most of its words must be in neighbouring lines, and all of its
+numbers in the dialogue. Pure; knows no prompt and no store.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from ld_agent.checks.kept import supports
 from ld_agent.checks.learned import Lines, StatementCheck
-from ld_agent.checks.named import occurs
+from ld_agent.checks.statements import occurs
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.views.memory_text import Facts, meaning, supported
-from ld_agent.text import REPORTING, SENTENCE_END
+from ld_agent.text import REPORTING, SENTENCE_END, words_of
 
 NOTED = 2 / 3
 """Share of a statement's words that must have been said, where no check judges it."""
@@ -105,12 +105,18 @@ def _supported(
         judged = iter(supports(check, lines, [statement for statement in statements if statement]))
         return [bool(statement) and next(judged) for statement in statements]
     people = " ".join([*names, IDLE, when])
+    numbers = _numbers(" ".join([people, *(text for _, text in lines)]))
     windows = [" ".join(text for _, text in lines[n : n + CLOSE]) for n in range(max(1, len(lines) - CLOSE + 1))]
     return [
         bool(meaning(statement, reading) - meaning(people, reading) - REPORTING)
+        and _numbers(statement) <= numbers
         and any(supported(statement, f"{people} {said}", reading, people, NOTED) for said in windows)
         for statement in statements
     ]
+
+
+def _numbers(text: str) -> set[str]:
+    return {word for word in words_of(text) if word.isdecimal()}
 
 
 def supported_situation(situation: str, lines: Lines, reading: Reading) -> bool:
@@ -132,6 +138,11 @@ def supported_note(
         names: of who speaks, the author first.
     """
     sentences = list(dict.fromkeys(_of_author(sentence, names) for sentence in SENTENCE_END.split(note) if sentence))
+    if check is None:  # what only the question says is not the author's
+        own = meaning(" ".join(text for who, text in lines if who == names[0]), reading) - meaning(
+            " ".join(names), reading
+        )
+        sentences = [sentence for sentence in sentences if meaning(sentence, reading) & own]
     true = _supported(sentences, lines, names, reading, check)
     return " ".join(sentence for sentence, kept in zip(sentences, true, strict=True) if kept)
 

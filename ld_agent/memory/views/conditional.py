@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from ld_agent.backbones.base import Completion, Message, Request
-from ld_agent.checks.statements import only_asks, speaks_of_self, stated
+from ld_agent.checks.statements import only_asks, questions, speaks_of_self, stated
 from ld_agent.config.sections import MemorySection
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
@@ -24,7 +24,6 @@ from ld_agent.memory.views.stored import StoredView, draft_of
 from ld_agent.modules.extractor import Extractor
 from ld_agent.steps import Steps
 from ld_agent.storage.rows import Draft
-from ld_agent.text import questions
 from ld_agent.types import Recalled, Session, Utterance
 
 LABELS = {

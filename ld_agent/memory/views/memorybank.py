@@ -23,11 +23,11 @@ from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.checks import Checked, checked, dropped_in
 from ld_agent.memory.views.stored import StoredView, recalled
 from ld_agent.modules.base import retried
-from ld_agent.modules.summarizer import Summary, cleaned, whole_sentences
+from ld_agent.modules.summarizer import Summary, cleaned
 from ld_agent.steps import Steps, side_by_side
 from ld_agent.storage.recollection import recalls_before
 from ld_agent.storage.rows import Draft
-from ld_agent.text import SENTENCE_END, stems_of, words_of
+from ld_agent.text import SENTENCE_END, stems_of, whole_sentences, words_of
 from ld_agent.types import Recalled, Record, Session
 
 SESSION, DAY, WHOLE, PORTRAIT = "session", "day", "whole", "portrait"

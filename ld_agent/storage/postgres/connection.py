@@ -1,5 +1,5 @@
 """Opens a PostgreSQL database: pool, migrations, transactions, and the mapping of its errors to one line. Knows no table but
-`conversation`, whose row is the lock on everything that belongs to it.
+`conversation`, whose row is the lock on everything that belongs to it, and `meta`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -278,6 +278,12 @@ class PostgresConnection:
         self._set_tenant(db)
         cursor = db.cursor(binary=True, row_factory=tuple_row)
         return cursor.execute(statement(sql).encode(), [bound(value) for value in values] or None)
+
+    def version(self, key: int) -> Hashable:
+        """Changes when another store object has written to the conversation, or the encoder was changed; None: it was deleted."""
+        query = "SELECT version, (SELECT value FROM meta WHERE key = 'encoder') FROM conversation WHERE pk = ?"
+        row: tuple[int, str] | None = self.of(key).row(query, (key,))
+        return row and (row[0] - self.written[key], row[1])
 
     # ---- tenants
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 from ld_agent.storage.database import TurnLock
 from ld_agent.storage.postgres.connection import CONNECTIONS, WAIT_SECONDS, PostgresConnection
 from ld_agent.storage.postgres.turns import ConversationLock
@@ -28,13 +26,6 @@ class PostgresStore(Store):
 
     def turn_lock(self, key: int) -> TurnLock:
         return ConversationLock(self.db.turns, key, self.db.errors)
-
-    def version(self, key: int) -> Hashable:
-        """Changes whenever another store object has written to the conversation, or the encoder was changed."""
-        row = self.db.of(key).row(
-            "SELECT version, (SELECT value FROM meta WHERE key = 'encoder') FROM conversation WHERE pk = ?", (key,)
-        )
-        return row and (row[0] - self.db.written[key], row[1])
 
     def delete_conversation(self, key: int) -> None:
         """Remove every row of a conversation. PostgreSQL reclaims the space at the next vacuum."""

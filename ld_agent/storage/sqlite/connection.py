@@ -1,18 +1,18 @@
-"""Opens the SQLite file: pragmas, migrations, and the mapping of its errors to one line. Knows no table."""
+"""Opens the SQLite file: pragmas, migrations, and the mapping of its errors to one line. Knows no table but `conversation`."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from ld_agent.errors import StoreError
-from ld_agent.storage.columns import json_text
 from ld_agent.storage.database import newer_schema, not_storable
+from ld_agent.storage.rows import json_text
 from ld_agent.storage.sqlite.migrations import MIGRATIONS
 
 APPLICATION_ID = 0x4C44_4147  # "LDAG" in the file's header tells a store from any other database
@@ -106,11 +106,11 @@ class Connection:
     def _pragma(self, name: str) -> int:
         return int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
 
-    @property
-    def data_version(self) -> int:
-        """Changes when another connection has written, but not by this connection's writes."""
+    def version(self, key: int) -> Hashable:
+        """Changes when another connection has written, to whatever conversation; None: this one was deleted."""
         with self._lock, self.errors():
-            return self._pragma("data_version")
+            stored = self._db.execute("SELECT 1 FROM conversation WHERE pk = ?", (key,)).fetchone()
+            return self._pragma("data_version") if stored else None
 
     @contextmanager
     def transaction(

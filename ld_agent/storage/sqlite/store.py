@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,10 +28,6 @@ class SQLiteStore(Store):
         if self.db.row("SELECT 1 FROM meta WHERE key = 'erase'"):
             with suppress(StoreError):  # still read by another process, or read-only: the next opening tries again
                 self._erase()
-
-    def version(self, key: int) -> Hashable:
-        """Changes whenever another connection has written, to whatever conversation."""
-        return self.db.data_version
 
     def delete_conversation(self, key: int) -> None:
         """Remove every trace of a conversation and rewrite the file so that no byte of it is left.

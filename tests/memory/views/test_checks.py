@@ -97,3 +97,13 @@ def test_a_note_says_no_more_than_its_author(check: StatementCheck):
     assert supported_note(written, lines, ["Maya", "Sam"], READING) == written, "she said these words"
     assert supported_note(written, lines, ["Maya", "Sam"], READING, check) == "Maya's manager is afraid of dogs."
     assert supported_note("Sam sails.", [("Maya", "I sail.")], ["Maya", "Sam"], READING, check) == "Maya sails."
+
+
+def test_without_a_check_a_note_has_no_number_of_its_own_and_not_only_what_was_asked():
+    names, moved = ["Maya", "Sam"], [("Maya", "I moved to Rome with my dog Biscuit.")]
+    asked = [("Sam", "Do you have a big boat?"), ("Maya", "No, a kayak.")]
+    assert (
+        supported_note("Maya moved to Rome with her dog.", moved, names, READING) == "Maya moved to Rome with her dog."
+    )
+    assert supported_note("Maya moved to Rome in 1987 with her dog Biscuit.", moved, names, READING) == ""
+    assert supported_note("Maya has a big boat.", asked, names, READING) == ""

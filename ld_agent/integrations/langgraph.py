@@ -130,8 +130,8 @@ class MemoryStore(BaseStore):
         kept = {"key": op.key, "value": dict(op.value), "created": created, "searched": op.index is not False}
         kept |= {} if op.ttl is None else {"ttl": op.ttl}
         expires = None if op.ttl is None else said.at + timedelta(minutes=op.ttl)
-        text = (said.text, said.at, said.session, query.vector, query.topics, (said.id,))
-        resources.store.shelf(key, ITEMS).observe(said, Draft(*text, details=kept, verbatim=True, expires=expires))
+        written = (said.text, said.at, said.session, query.vector, query.topics, (said.id,))
+        resources.store.shelf(key, ITEMS).observe(said, Draft(*written, details=kept, verbatim=True, expires=expires))
 
     def _read(self, items: Iterable[_Stored]) -> None:
         """Let items that expire live on from now."""

@@ -137,7 +137,7 @@ def linear_shapes(model: nn.Module) -> dict[str, Shape]:
         if type(module).__name__ == "Conv1D":  # of the GPT-2 family, whose weight is transposed
             shapes[path] = (module.get_parameter("weight").shape[1], module.get_parameter("weight").shape[0])
         elif isinstance(getattr(module, "in_features", None), int):
-            shapes[path] = (int(module.out_features), int(module.in_features))  # type: ignore[arg-type]
+            shapes[path] = (int(module.out_features), int(module.in_features))
     return shapes
 
 

@@ -113,7 +113,7 @@ class AgentRequest(BaseModel):
 
 def nested(given: Mapping[str, Any], kinds: Sequence[str] = KINDS_OF_TOOLS) -> dict[str, Any]:
     """A tool or format of responses as in chat completions, where what these kinds say has an object of its own."""
-    kind = given.get("type")
+    kind = str(given.get("type"))
     if kind not in kinds or kind in given:
         return dict(given)
     return {"type": kind, kind: {key: value for key, value in given.items() if key != "type"}}

@@ -64,7 +64,7 @@ def export_for_vllm(adapters: Mapping[str, str], base: str | None, out: Path, mo
             for part, values in zip("AB", pair, strict=True)
         }
         save_file(factors, out / module / WEIGHTS, metadata={"format": "pt"})
-        targets = adapter.settings["target_modules"]
+        targets = adapter.settings.get("target_modules") or []
         written = {**adapter.settings, "target_modules": targets if isinstance(targets, str) else sorted(targets)}
         written |= {} if base is None else {"base_model_name_or_path": base}
         text = json.dumps(written, indent=2, sort_keys=True) + "\n"
@@ -133,7 +133,9 @@ def _for_vllm(module: str, folder: Path, most_rank: int) -> Adapter:
             f"the adapter of {module} has rank {rank}, the server takes {most_rank}; give --max-rank {rank} and start the "
             f"server with --max-lora-rank {rank}"
         )
-    return _read(module, folder, "vLLM", ACCEPTED)
+    adapter = _read(module, folder, "vLLM", ACCEPTED)
+    adapter.check_names()
+    return adapter
 
 
 def _shape(base: str) -> tuple[Any, dict[str, tuple[int, int]]]:

@@ -173,11 +173,11 @@ def first_choice(answer: Any) -> Any:
 
 
 def said_by_model(message: Any, *, again: bool = False) -> str | None:
-    """Return the text of a message or a part of it; None: it has no known shape.
+    """Return the text of a message or a part of it, be it a refusal; None: it has no known shape.
 
     Reasoning in a field of its own becomes a closed block of reasoning, unless text came ``again``.
     """
-    text = text_of(getattr(message, "content", None), "")
+    text = text_of(getattr(message, "content", None) or getattr(message, "refusal", None), "")
     reasoned = any(getattr(message, name, None) for name in _REASONING_FIELDS)
     return f"{OMITTED}{text}" if reasoned and text is not None and not again else text
 

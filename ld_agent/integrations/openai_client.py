@@ -134,7 +134,8 @@ class _Turn:
     def heard(self, answer: Any) -> Any:
         """The answer, whose text is stored; a stream's once it has ended or is closed."""
         if isinstance(answer, ChatCompletion):
-            self.store((answer.choices[0].message.content if answer.choices else "") or "")
+            message = answer.choices[0].message if answer.choices else None
+            self.store(getattr(message, "content", None) or getattr(message, "refusal", None) or "")
         elif isinstance(answer, Stream):
             return _Heard(answer, self.store)
         elif isinstance(answer, AsyncStream):
@@ -172,7 +173,7 @@ class _Listener:
     def _ends(self, chunk: Any) -> bool:
         for choice in chunk.choices:
             if choice.index == 0:
-                self._text += getattr(choice.delta, "content", None) or ""
+                self._text += getattr(choice.delta, "content", None) or getattr(choice.delta, "refusal", None) or ""
         return any(choice.finish_reason for choice in chunk.choices)
 
 

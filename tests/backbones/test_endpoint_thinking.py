@@ -71,6 +71,7 @@ PARTS = [
         {"content": "How many?", "reasoning": "Newts. </think>"},
         {"content": "<think>Newts.</think>How many?"},
         {"content": PARTS},
+        {"content": None, "refusal": "How many?"},
     ],
 )
 def test_an_answer_is_without_its_reasoning(connect: Connect, message: dict[str, Any]) -> None:

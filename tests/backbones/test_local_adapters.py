@@ -124,7 +124,9 @@ def test_an_adapter_for_some_layers_is_whole_without_the_others(tiny_llama: Path
     ):
         folder = save_adapter(tmp_path / str(number), tiny_llama, 1, ["q_proj"], **settings)
         backbone.add_adapter(str(number), str(folder))
-    file = folder / "adapter_config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"target_modules": r".*\.(q|k)_proj"}))
+    settings = json.loads((file := folder / "adapter_config.json").read_text())
+    file.write_text(json.dumps(settings | {"target_modules": ["q_proj", "query_key_value"]}))  # a name of other bases
+    backbone.add_adapter("more names", str(folder))
+    file.write_text(json.dumps(settings | {"target_modules": r".*\.(q|k)_proj"}))
     with pytest.raises(ModelError, match=r"has no tensors for model\.layers\.0\.self_attn\.k_proj"):
         backbone.add_adapter("by pattern", str(folder))

@@ -25,7 +25,7 @@ DAMAGED: Mapping[str, tuple[Callable[[Weights], Weights], str]] = {
     "flat": (lambda w: {k: v.flatten() for k, v in w.items()}, r"has A \(\d+,\) and B \(\d+,\) for"),
     "without a module": (
         lambda w: {k: v for k, v in w.items() if ".v_proj." not in k},
-        "has no tensors for v_proj, which",
+        r"has no tensors for (\S+\.)?v_proj, which",
     ),
 }
 """What happens to the weights of an adapter, and what is said of it."""

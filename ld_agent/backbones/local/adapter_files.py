@@ -63,6 +63,17 @@ class Adapter:
         if missing := [path for path in linear if path not in given and self._names(path)]:
             raise _damaged(self.module, self.folder, f"has no tensors for {missing[0]}, which its settings name")
 
+    def check_names(self) -> None:
+        """What `check_base` does, as far as it can be done without a base: refuse an adapter without any tensor for a name.
+
+        Raises:
+            ModelError: gives the name.
+        """
+        named = self.settings.get("target_modules")
+        for name in [] if isinstance(named, str) else named or []:
+            if not any(_is_named([name], path) for path in self.factors):
+                raise _damaged(self.module, self.folder, f"has no tensors for {name}, which its settings name")
+
     def _names(self, path: str) -> bool:
         """Whether the settings name a linear module, by PEFT's rules."""
         layers = self.settings.get("layers_to_transform")
@@ -106,10 +117,6 @@ def read_adapter(
             raise _damaged(
                 module, folder, f"has {has} for {path}, but its settings say A ({rank}, in) and B (out, {rank})"
             )
-    named = settings.get("target_modules")
-    for name in [] if isinstance(named, str) else named or []:
-        if not any(_is_named([name], path) for path in pairs):
-            raise _damaged(module, folder, f"has no tensors for {name}, which its settings name")
     return Adapter(module, folder, settings, {path: (pair["A"], pair["B"]) for path, pair in pairs.items()})
 
 

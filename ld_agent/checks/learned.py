@@ -7,6 +7,7 @@ The encoder of texts with a LoRA reads lines and claim together, as a cross-enco
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,13 +63,17 @@ class StatementCheck:
     def __init__(self, adapter: str, *, verbatim: bool = False) -> None:
         from peft import PeftModel
 
+        from ld_agent.backbones.quiet import first_line
         from ld_agent.backbones.weights import resolve_model
 
         try:
             model, self._tokenizer = load_base()
-            self._model = PeftModel.from_pretrained(model, str(resolve_model(adapter))).merge_and_unload().eval()
-        except (OSError, ValueError, RuntimeError, KeyError) as exc:
-            raise ModelError(f"checks.adapter {adapter!r} cannot be loaded: {exc}") from exc
+            with warnings.catch_warnings():  # PEFT only warns of an adapter without all its tensors
+                warnings.filterwarnings("error", "Found missing adapter keys", UserWarning)
+                adapted = PeftModel.from_pretrained(model, str(resolve_model(adapter)))
+            self._model = adapted.merge_and_unload().eval()
+        except (OSError, ValueError, RuntimeError, KeyError, UserWarning) as exc:
+            raise ModelError(f"checks.adapter {adapter!r} cannot be loaded: {first_line(exc)[:300]}") from exc
         self.verbatim = verbatim
         self._one_at_a_time = threading.Lock()
 

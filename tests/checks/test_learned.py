@@ -1,11 +1,13 @@
 """The learned check, on claims that it was not tuned on; and what is stored because of it."""
 
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from ld_agent.answering import only_memory_answers
 from ld_agent.checks.kept import (
@@ -19,6 +21,8 @@ from ld_agent.checks.kept import (
     true_traits,
 )
 from ld_agent.checks.learned import LABELS, StatementCheck
+from ld_agent.errors import ModelError
+from ld_agent.files import shipped_path
 from ld_agent.languages import ENGLISH
 from ld_agent.modules.situation import Situation
 from ld_agent.passed import Passed
@@ -32,6 +36,14 @@ READING = ENGLISH.reading
 @pytest.fixture(scope="module")
 def check() -> StatementCheck:
     return StatementCheck("shipped:adapters/check", verbatim=True)
+
+
+def test_a_check_without_tensors_is_refused(tmp_path: Path):
+    folder = shutil.copytree(shipped_path("data/adapters/check"), tmp_path / "check")
+    file = folder / "adapter_model.safetensors"
+    save_file({name: values for name, values in load_file(file).items() if "lora_" not in name}, file)
+    with pytest.raises(ModelError, match=r"checks\.adapter .*missing adapter keys"):
+        StatementCheck(str(folder))
 
 
 def test_it_tells_supported_claims_from_others(check: StatementCheck):

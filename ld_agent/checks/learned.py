@@ -63,7 +63,6 @@ class StatementCheck:
     def __init__(self, adapter: str, *, verbatim: bool = False) -> None:
         from peft import PeftModel
 
-        from ld_agent.backbones.quiet import first_line
         from ld_agent.backbones.weights import resolve_model
 
         try:
@@ -73,7 +72,9 @@ class StatementCheck:
                 adapted = PeftModel.from_pretrained(model, str(resolve_model(adapter)))
             self._model = adapted.merge_and_unload().eval()
         except (OSError, ValueError, RuntimeError, KeyError, UserWarning) as exc:
-            raise ModelError(f"checks.adapter {adapter!r} cannot be loaded: {first_line(exc)[:300]}") from exc
+            raise ModelError(
+                f"checks.adapter {adapter!r} cannot be loaded: {' '.join(str(exc).split())[:300]}"
+            ) from exc
         self.verbatim = verbatim
         self._one_at_a_time = threading.Lock()
 

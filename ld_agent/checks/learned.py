@@ -72,9 +72,8 @@ class StatementCheck:
                 adapted = PeftModel.from_pretrained(model, str(resolve_model(adapter)))
             self._model = adapted.merge_and_unload().eval()
         except (OSError, ValueError, RuntimeError, KeyError, UserWarning) as exc:
-            raise ModelError(
-                f"checks.adapter {adapter!r} cannot be loaded: {' '.join(str(exc).split())[:300]}"
-            ) from exc
+            why = " ".join(str(exc).split())[:200]
+            raise ModelError(f"checks.adapter {adapter!r} cannot be loaded: {why}; give the folder of another") from exc
         self.verbatim = verbatim
         self._one_at_a_time = threading.Lock()
 

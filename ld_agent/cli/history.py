@@ -17,7 +17,7 @@ from ld_agent.datasets.exports import Export, Message, format_of, read
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.running.history import Imported, People, plan, store_history
 from ld_agent.storage.address import is_address, shown
-from ld_agent.storage.opening import existing_store, open_store
+from ld_agent.storage.opening import open_store
 from ld_agent.terminal import bars
 from ld_agent.types import checked_name, name_key
 
@@ -63,7 +63,7 @@ def import_history(
     there = is_address(store) or Path(store).exists()
     if not there:
         _check_owner(me, settings.agent.name, conversation)
-    opened = existing_store(store) if there else None if dry else open_store(store)
+    opened = open_store(store, settings.store.redact) if there or not dry else None
     imported, broken = Imported(), None
     with closing(opened) if opened else nullcontext():
         stored = opened.find_conversation(conversation) if opened else None

@@ -170,8 +170,8 @@ def import_command(
 
     if not source.exists():
         raise InputError(f"no file {source}; give an export of `ld-agent memory export`, or of {', '.join(FORMATS)}")
+    settings = load_config(config, overrides or [])
     if source.is_dir() or origin or not is_own(source):
-        settings = load_config(config, overrides or [])
         import_history(source, store, conversation, origin, settings, me=me, timezone=timezone, dry=dry_run)
         return
     options_given = {"--dry-run": dry_run, "--me": me, "--conversation": conversation != "chat", "--timezone": timezone}
@@ -180,7 +180,7 @@ def import_command(
             f"{source} is not another program's history, so it is imported whole, under the names it has; "
             f"leave out {', '.join(unfit)}"
         )
-    count = import_into(store, source)
+    count = import_into(store, source, settings.store.redact)
     say(f"imported {count} conversation{'' if count == 1 else 's'} into {shown(store)}")
 
 

@@ -376,7 +376,10 @@ class TopicsSection(Section):
 
 
 class StoreSection(Section):
+    """Where things are stored. ``redact``: ``secrets`` keeps API keys, card numbers and passwords out; null: nothing."""
+
     path: str = "ld_agent.db"
+    redact: Literal["secrets"] | None = None
 
 
 class ServerSection(Section):

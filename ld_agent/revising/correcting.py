@@ -50,6 +50,7 @@ def correct(relation: Relation, target: str, text: str, at: datetime, *, forgott
         InputError: there is no such record, trait or utterance.
     """
     store, key, reading = relation.resources.store, relation.key, relation.models.language.reading
+    text = store.redaction.stored(text)
     with store.writing(key):
         said = store.utterances(key)
         if target.startswith("u"):

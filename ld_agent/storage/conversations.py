@@ -10,6 +10,7 @@ from typing import Any
 
 from ld_agent.errors import EncoderMismatchError, InputError, RepeatedRowError, StoreError
 from ld_agent.storage.database import EVERYONE, Database, TurnLock, tenant_of
+from ld_agent.storage.redaction import Plain
 from ld_agent.storage.rows import (
     COLUMNS,
     COUNTERS,
@@ -41,11 +42,13 @@ class Conversations:
 
     Attributes:
         lifetimes: after which time each "record" and "trait" expires; absent: never.
+        redaction: takes out of texts what is not to be stored.
     """
 
     def __init__(self, db: Database) -> None:
         self.db = db
         self.lifetimes: Mapping[str, timedelta] = {}
+        self.redaction = Plain()
         self._encoder: str | None = None
 
     @property
@@ -175,14 +178,15 @@ class Conversations:
             yield {column: plain_value(column, stored) for column, stored in zip(columns, row, strict=True)}
 
     def add_row(self, key: int, kind: str, row: Mapping[str, Any]) -> None:
-        """Store a row of `rows`, unchecked.
+        """Store a row of `rows`, unchecked, without secrets.
 
         Raises:
             RepeatedRowError: the conversation has it already.
         """
         db = self.db.of(key)
+        texts = {column: row[column] for column in ("text", "before", "details") if column in row}
         try:
-            insert(db, kind, {"conversation": key, **row})
+            insert(db, kind, {"conversation": key, **row, **self.redaction.stored(texts)})
         except StoreError as exc:
             if isinstance(exc.__cause__, db.integrity_error):
                 raise RepeatedRowError(str(exc.__cause__).splitlines()[0]) from exc

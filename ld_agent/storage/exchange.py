@@ -95,21 +95,24 @@ def import_file(store: Store, path: Path) -> int:
         raise DataFileError(path, None, f"cannot be read ({exc}); give an export of `ld-agent memory export`") from exc
 
 
-def import_into(place: str | Path, source: Path) -> int:
+def import_into(place: str | Path, source: Path, redact: str | None = None) -> int:
     """Import into the store at a path or address. A missing file appears when the import has succeeded, and not before.
+
+    Args:
+        redact: ``store.redact``.
 
     Raises: as `import_file`; StoreError also where another process made the file in the meantime.
     """
     path = Path(place)
     if is_address(place) or path.exists():
-        with closing(open_store(place)) as store:
+        with closing(open_store(place, redact)) as store:
             return import_file(store, source)
     if not path.parent.is_dir():
         raise StoreError(f"{path}: there is no folder {path.parent}; create it, or give another --store")
     try:
         with TemporaryDirectory(prefix=".import-", dir=path.parent) as folder:
             unfinished = Path(folder) / path.name
-            with closing(open_store(unfinished)) as store:
+            with closing(open_store(unfinished, redact)) as store:
                 count = import_file(store, source)
             os.link(unfinished, path)  # unlike a rename, it never replaces a file
     except FileExistsError as exc:

@@ -7,22 +7,30 @@ from typing import TYPE_CHECKING
 
 from ld_agent.errors import StoreError
 from ld_agent.storage.address import is_address, shown
+from ld_agent.storage.redaction import Secrets
 
 if TYPE_CHECKING:
     from ld_agent.storage.store import Store
 
 
-def open_store(path: str | Path) -> Store:
+def open_store(path: str | Path, redact: str | None = None) -> Store:
     """Open a store, or create it.
+
+    Args:
+        redact: ``store.redact``.
 
     Raises:
         StoreError: it cannot be opened, or the engine of its address is not installed.
     """
     if is_address(path):
-        return _postgres(str(path), create=True)
-    from ld_agent.storage.sqlite.store import SQLiteStore
+        store = _postgres(str(path), create=True)
+    else:
+        from ld_agent.storage.sqlite.store import SQLiteStore
 
-    return SQLiteStore(path)
+        store = SQLiteStore(path)
+    if redact is not None:
+        store.redaction = Secrets()
+    return store
 
 
 def existing_store(path: str | Path) -> Store:

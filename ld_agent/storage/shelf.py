@@ -195,7 +195,8 @@ class Shelf:
 
     def _insert(self, draft: Draft) -> Record:
         number = self._store.next_id(self._key, "records")
-        made = (draft.text, draft.at, draft.session, draft.topics, draft.sources, draft.fallback, draft.details)
+        text, details = self._store.redaction.stored([draft.text, draft.details])
+        made = (text, draft.at, draft.session, draft.topics, draft.sources, draft.fallback, details)
         expires = draft.expires if self._view == ITEMS else self._store.expiry("record", draft.at)
         origin = {"channel": self._channel(draft), "said_by": self._said_by(draft)}
         record = Record(number, self._view, *made, **origin, expires=expires)

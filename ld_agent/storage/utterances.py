@@ -46,7 +46,7 @@ class Utterances(Conversations):
         interrupted: bool = False,
         follows: bool = False,
     ) -> Utterance:
-        """Store one utterance; if the gap before it exceeds β, close the thread's session first (equation 4).
+        """Store one utterance, without secrets; if the gap before it exceeds β, close the thread's session first (equation 4).
 
         Args:
             at: when it was said; None: now, but not before the thread's last utterance.
@@ -58,6 +58,7 @@ class Utterances(Conversations):
         Raises:
             InputError: ``at`` lies before the thread's last utterance.
         """
+        text = self.redaction.stored(text)
         with self.db.transaction(key):
             last, follows = self.last_utterance(key, thread), follows or at is None
             at = utc(now(), "the clock") if at is None else at
@@ -216,11 +217,11 @@ class Utterances(Conversations):
             fresh = {line.source: line for line in lines if line.source not in known}
             first = int(self.next_id(key, "utterances", len(fresh))[1:]) - len(fresh) + 1
             threads: dict[str, tuple[int, datetime] | None] = {}
-            for number, line in enumerate(sorted(fresh.values(), key=lambda line: line.at), first):
+            ordered = sorted(fresh.values(), key=lambda line: line.at)
+            texts = self.redaction.stored([line.text for line in ordered])
+            for number, (line, text) in enumerate(zip(ordered, texts, strict=True), first):
                 session = self._history_session(key, line, beta, threads)
-                said = Utterance(
-                    f"u{number}", line.speaker, line.text, line.at, session, "import", False, _offset(line.at)
-                )
+                said = Utterance(f"u{number}", line.speaker, text, line.at, session, "import", False, _offset(line.at))
                 self._insert(key, said, source=line.source, extracted=line.learned)
         return len(fresh)
 

@@ -35,6 +35,14 @@ async def test_an_assistant_is_read_without_its_reasoning(served: Served):
     assert said == ["I typed <think>.", "How nice.", "I keep bees.", "How many bees?", "And wasps.", "Nine.", "Oh."]
 
 
+async def test_a_client_that_sends_a_secret_again_is_understood(served: Served):
+    key = "sk-proj-Abcd1234Efgh5678Ijkl9012"
+    async with served({"generator": f"I will use {key}."}, **{"store.redact": "secrets"}) as client:
+        first = (await client.chat(f"Use {key}.")).json()["choices"][0]["message"]["content"]
+        await client.chat(f"Use {key}.", first, "Thanks!")
+        assert (await client.said())[:3] == ["Use [redacted].", "I will use [redacted].", "Thanks!"]
+
+
 async def test_without_an_answer_a_stranger_gets_a_stock_phrase_and_the_reason(served: Served):
     async with served({"generator": "<think>Bees."}) as client:
         answer = (await client.chat("I keep bees.", person=None)).json()

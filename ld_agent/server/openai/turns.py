@@ -112,7 +112,11 @@ async def answer(service: Service, asked: Asked, hear: Callable[[str], None] | N
     async with service.lock(asked.conversation):
         conversation = await service.open(asked.conversation, asked.thread or "", asked.model)
         agent = name_key(conversation.agent_name)  # which no person can have
-        lines = tuple(replace(line, name="") if name_key(line.name) == agent else line for line in asked.lines)
+        kept = service.agent.store.redaction.kept  # as the lines are stored, which they are compared with
+        lines = tuple(
+            replace(line, text=kept(line.text), name="" if name_key(line.name) == agent else line.name)
+            for line in asked.lines
+        )
         named = asked.thread is not None  # otherwise nothing is compared, and the last line is appended
         asked = replace(asked, lines=lines if named else lines[-1:], whole=named and asked.whole)
         async with conversation.relation.turnstile.aheld():

@@ -7,28 +7,37 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from ld_agent.cli import options
 from ld_agent.cli.options import At, Conversation, Json, MaybeConversation, OneConfig, Overrides, Store
-from ld_agent.cli.show import RecalledTable, console, figures_table, plain, records_table, say, traits_table
+from ld_agent.cli.show import (
+    RecalledTable,
+    console,
+    figures_table,
+    plain,
+    record_json,
+    records_table,
+    say,
+    trait_json,
+    traits_table,
+)
 from ld_agent.config import load_config
 from ld_agent.datasets.exports import FORMATS
 from ld_agent.errors import BackboneError, InputError
 from ld_agent.files import check_output, written_atomically
 from ld_agent.program import print_json
 from ld_agent.storage.exchange import export_lines, found_conversation
+from ld_agent.storage.folder import is_folder
 from ld_agent.storage.opening import existing_store, open_store
 from ld_agent.terminal import LongWork, bars
-from ld_agent.types import iso
 
 if TYPE_CHECKING:
     from ld_agent.agent import Agent
     from ld_agent.storage.rows import Failure, StoredConversation
     from ld_agent.storage.store import Store as MemoryStore
-    from ld_agent.types import Record, Trait
 
 app = typer.Typer(help="Inspect, search, move and delete stored memories.", no_args_is_help=True)
 
@@ -54,7 +63,7 @@ def _list_records(opened: MemoryStore, stored: StoredConversation, as_json: bool
 
     records, traits = opened.records(stored.key), [t for t, _ in opened.personas(stored.key).traits()]
     if as_json:
-        print_json([_record_json(r) for r in records] + [_trait_json(t) for t in traits])
+        print_json([record_json(r) for r in records] + [trait_json(t) for t in traits])
         return
     console.print(records_table(records))
     for failure in opened.failures(stored.key):
@@ -122,18 +131,31 @@ def search(
 
 @app.command()
 def export(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The JSON-lines file to write; - for standard output.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The file or folder to write; - for standard output.")],
     store: Store,
     conversation: MaybeConversation = None,
+    form: Annotated[
+        Literal["jsonl", "markdown"],
+        typer.Option(
+            "--format", help="markdown: one conversation as a folder to read and edit, which `import` reads back."
+        ),
+    ] = "jsonl",
 ) -> None:
-    """Export all utterances and memories as JSON lines.
+    """Export all utterances and memories as JSON lines or Markdown.
 
-    Example:
+    Examples:
 
       ld-agent memory export maya.jsonl --store me.db --conversation maya
+
+      ld-agent memory export maya --format markdown --store me.db --conversation maya
     """
 
     opened = _kept(store)
+    if form == "markdown":
+        from ld_agent.cli.folder import export_folder
+
+        export_folder(opened, conversation, out)
+        return
     if str(out) == "-":
         for line in export_lines(opened, conversation):
             sys.stdout.write(line + "\n")
@@ -151,12 +173,14 @@ def import_command(
     overrides: Overrides = None,
     origin: options.Origin = None,
     me: options.Me = None,
-    conversation: options.TakesIn = "chat",
+    conversation: options.TakesIn = None,
     timezone: options.Zone = None,
     dry_run: options.Dry = False,
+    yes: options.Yes = False,
     config: OneConfig = None,
 ) -> None:
-    """Import an export of this program, all of it or nothing; or the history of another program, what is new of it.
+    """Import an export of this program, all of it or nothing; what you changed in a folder of Markdown; or the history of
+    another program, what is new of it.
 
     Examples:
 
@@ -170,6 +194,12 @@ def import_command(
 
     if not source.exists():
         raise InputError(f"no file {source}; give an export of `ld-agent memory export`, or of {', '.join(FORMATS)}")
+    if not origin and is_folder(source):
+        from ld_agent.cli.folder import import_folder
+
+        import_folder(source, store, conversation, config, overrides, dry=dry_run, yes=yes)
+        return
+    conversation = conversation or "chat"
     settings = load_config(config, overrides or [])
     if source.is_dir() or origin or not is_own(source):
         import_history(source, store, conversation, origin, settings, me=me, timezone=timezone, dry=dry_run)
@@ -228,7 +258,7 @@ def rename(
 def delete(
     store: Store,
     conversation: Conversation,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: options.Yes = False,
 ) -> None:
     """Delete a conversation and every trace of it from the store.
 
@@ -239,14 +269,21 @@ def delete(
 
     opened = existing_store(store)
     stored = found_conversation(opened, conversation)
-    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
-        raise InputError(
-            "nothing was deleted, because there is no terminal to ask on; give --yes to delete without asking"
-        )
-    if not yes and not typer.confirm(f"Delete everything about conversation {conversation!r}?", err=True):
-        raise InputError("nothing was deleted")
+    confirmed(yes, f"Delete everything about conversation {conversation!r}?", "nothing was deleted")
     opened.delete_conversation(stored.key)
     say(f"deleted {conversation} from {opened.path}")
+
+
+def confirmed(yes: bool, question: str, otherwise: str) -> None:
+    """Go on only if the user agrees.
+
+    Raises:
+        InputError: with what happened otherwise.
+    """
+    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
+        raise InputError(f"{otherwise}, because there is no terminal to ask on; give --yes to go on without asking")
+    if not yes and not typer.confirm(question, err=True):
+        raise InputError(otherwise)
 
 
 @app.command()
@@ -358,35 +395,3 @@ def chosen(agent: Agent, conversation: str | None) -> Sequence[StoredConversatio
 
 def _failure_json(failure: Failure) -> dict[str, Any]:
     return {name: getattr(failure, name) for name in ("work", "item", "attempts", "error")}
-
-
-def _record_json(record: Record) -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "view": record.view,
-        "text": record.text,
-        "at": iso(record.at),
-        "session": record.session,
-        "topics": list(record.topics),
-        "sources": list(record.sources),
-        "fallback": record.fallback,
-        **({"pinned": True} if record.pinned else {}),
-        **({"expires": iso(record.expires)} if record.expires else {}),
-        **({"details": dict(record.details)} if record.details else {}),
-    }
-
-
-def _trait_json(trait: Trait) -> dict[str, Any]:
-    return {
-        "id": trait.id,
-        "view": "personas",
-        "speaker": trait.speaker,
-        "text": trait.text,
-        "at": iso(trait.at),
-        "last_at": iso(trait.last_at),
-        "mentions": trait.mentions,
-        "sources": [trait.source] if trait.source else [],
-        "superseded_by": trait.superseded_by,
-        **{name: iso(at) for name in ("holds_from", "holds_until", "expires") if (at := getattr(trait, name))},
-        **({"ended_by": trait.ended_by} if trait.ended_by else {}),
-    }

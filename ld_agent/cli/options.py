@@ -70,9 +70,13 @@ Origin = Annotated[
     str | None, typer.Option("--from", help=f"The format of a history: {', '.join(FORMATS)}. Default: recognised.")
 ]
 Me = Annotated[str | None, typer.Option("--me", help="Your name in a history. Default: agent.user.")]
-TakesIn = Annotated[str, typer.Option("--conversation", help="The id of the conversation that takes a history in.")]
+TakesIn = Annotated[
+    str | None,
+    typer.Option("--conversation", help="The id of the conversation that takes a history in. Default: chat."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 Zone = Annotated[
     str | None, typer.Option("--timezone", help="Of times without one, like Europe/Paris. Default: this machine's.")
 ]
-Dry = Annotated[bool, typer.Option("--dry-run", help="Show what a history would store.")]
+Dry = Annotated[bool, typer.Option("--dry-run", help="Show what a history would store, or a folder change.")]
 """Of ``memory import``, as the five before."""

@@ -19,7 +19,7 @@ from ld_agent.terminal import console as console
 from ld_agent.terminal import errors as errors
 from ld_agent.terminal import plain as plain
 from ld_agent.terminal import say as say
-from ld_agent.types import Recalled, Record, Reply, Trait
+from ld_agent.types import Recalled, Record, Reply, Trait, iso
 
 WIDE = 100
 """Minimum terminal width to show a recalled record on one line with its numbers."""
@@ -144,3 +144,37 @@ def _text_table(heads: Sequence[str], text: str) -> Table:
         table.add_column(head, no_wrap=head not in ("until", "since"))
     table.add_column(text, ratio=1)
     return table
+
+
+def record_json(record: Record) -> dict[str, Any]:
+    """A record as commands print it as JSON."""
+    return {
+        "id": record.id,
+        "view": record.view,
+        "text": record.text,
+        "at": iso(record.at),
+        "session": record.session,
+        "topics": list(record.topics),
+        "sources": list(record.sources),
+        "fallback": record.fallback,
+        **({"pinned": True} if record.pinned else {}),
+        **({"expires": iso(record.expires)} if record.expires else {}),
+        **({"details": dict(record.details)} if record.details else {}),
+    }
+
+
+def trait_json(trait: Trait) -> dict[str, Any]:
+    """A trait as commands print it as JSON."""
+    return {
+        "id": trait.id,
+        "view": "personas",
+        "speaker": trait.speaker,
+        "text": trait.text,
+        "at": iso(trait.at),
+        "last_at": iso(trait.last_at),
+        "mentions": trait.mentions,
+        "sources": [trait.source] if trait.source else [],
+        "superseded_by": trait.superseded_by,
+        **{name: iso(at) for name in ("holds_from", "holds_until", "expires") if (at := getattr(trait, name))},
+        **({"ended_by": trait.ended_by} if trait.ended_by else {}),
+    }

@@ -1,0 +1,58 @@
+"""``ld-agent memory export --format markdown``, and ``memory import`` of such a folder."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from ld_agent.cli.memory import agent_on, confirmed
+from ld_agent.cli.show import say
+from ld_agent.errors import InputError
+from ld_agent.revising.from_folder import carry_out
+from ld_agent.storage.exchange import found_conversation
+from ld_agent.storage.folder import changes, contents, conversation_of, write_folder
+from ld_agent.storage.opening import existing_store
+from ld_agent.storage.store import Store
+
+
+def export_folder(store: Store, conversation: str | None, out: Path) -> None:
+    """Write a conversation's memory into a folder.
+
+    Raises:
+        InputError: no conversation is named, and there is not exactly one; see `write_folder`.
+    """
+    stored = store.conversations()
+    if conversation is None and len(stored) != 1:
+        raise InputError(f"the store has {len(stored)} conversations; name one with --conversation")
+    count = write_folder(store, stored[0] if conversation is None else found_conversation(store, conversation), out)
+    say(f"wrote {count} files into {out}")
+
+
+def import_folder(
+    source: Path,
+    store: str,
+    conversation: str | None,
+    config: str | None,
+    overrides: list[str] | None,
+    *,
+    dry: bool,
+    yes: bool,
+) -> None:
+    """Show what a human changed in a folder, and carry it out once that is confirmed.
+
+    Raises:
+        InputError: it was not confirmed.
+    """
+    with closing(existing_store(store)) as opened:
+        stored = found_conversation(opened, conversation or conversation_of(source))
+        changed, now = changes(opened, stored, source), contents(opened, stored.key)
+    for line in changed.listed(now):
+        say(line)
+    if not changed:
+        say(f"nothing was changed in {source}")
+    if dry or not changed:
+        return
+    confirmed(yes, f"Change the memory of {stored.id!r} so?", "nothing was changed")
+    with agent_on(store, config, overrides) as agent:
+        carry_out(agent.conversation(stored.id, agent_name=stored.agent, resume=False), changed)
+    say(f"changed {len(changed)} lines; export again to have the folder up to date")

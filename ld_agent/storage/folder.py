@@ -1,0 +1,255 @@
+"""A person's memory as a folder of Markdown to read and edit: ``profile.md`` has the traits, ``events/2024-05.md`` the
+sessions of a month with their memories and what was said. Unchanged memory gives the same bytes.
+
+Each line ends in a comment with its id and a digest of what it said, by which edits are found again. The first line of the
+profile counts the ids assigned so far: what is newer was never in the folder, and so not deleted from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from ld_agent.errors import DataFileError, InputError
+from ld_agent.files import write_text
+from ld_agent.storage.conversations import ID_LETTERS
+from ld_agent.storage.rows import ITEMS, StoredConversation
+from ld_agent.storage.store import Store
+from ld_agent.types import Record, Trait, Utterance
+
+FORMAT = "ld_agent.markdown"
+PROFILE, EVENTS = "profile.md", "events"
+PAST, SAID = "### No longer", "### Said"
+COMMENT = re.compile(r"\s*<!-- (?P<id>[a-z][1-9]\d*|session \d+) ?(?P<digest>[0-9a-f]{6})?[^>]*-->")
+"""What a line of the folder ends in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A line of the folder, which may go on over further ones.
+
+    Attributes:
+        id: of a trait, record or utterance; "": a human wrote it.
+        digest: of what it said when it was written.
+        under: the heading it stands under: a speaker, or a session.
+        place: file and line, for messages.
+    """
+
+    id: str
+    text: str
+    digest: str
+    under: str
+    place: str
+
+    @property
+    def source(self) -> str:
+        """By which one that a human wrote is stored once."""
+        return hashlib.blake2b(
+            f"{FORMAT}/{self.under}/{self.text}".encode("utf-8", "replace"), digest_size=16
+        ).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a human changed in a folder.
+
+    Attributes:
+        edited: new texts by id.
+        forgotten: ids of deleted lines, with what they say.
+        added: lines without an id.
+    """
+
+    edited: Mapping[str, str]
+    forgotten: Mapping[str, str]
+    added: list[Item]
+
+    def __len__(self) -> int:
+        return len(self.edited) + len(self.forgotten) + len(self.added)
+
+    def listed(self, now: Mapping[str, str]) -> Iterator[str]:
+        """A line each.
+
+        Args:
+            now: what is stored, by id.
+        """
+        for name, text in self.edited.items():
+            yield f"edit {name}: {_line(now[name])} -> {_line(text)}"
+        for name, text in self.forgotten.items():
+            yield f"forget {name}: {_line(text)}"
+        for item in self.added:
+            yield f"add ({item.place}): {_line(item.text)}"
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder has a memory in Markdown."""
+    profile = path / PROFILE
+    return profile.is_file() and FORMAT in profile.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
+
+
+def write_folder(store: Store, conversation: StoredConversation, path: Path) -> int:
+    """Write a conversation's memory into a folder, new or written before; return the number of files.
+
+    Raises:
+        InputError: the folder has something else, or edits that were not read back.
+    """
+    if path.exists() and not (path.is_dir() and (is_folder(path) or not [*path.glob(PROFILE), *path.glob(EVENTS)])):
+        raise InputError(f"{path} has something else under {PROFILE} or {EVENTS}; give another folder")
+    if is_folder(path) and conversation_of(path) != conversation.id:
+        raise InputError(f"{path} has the memory of {conversation_of(path)!r}; give another folder")
+    if is_folder(path) and changes(store, conversation, path):
+        raise InputError(f"{path} has edits; read them back with `ld-agent memory import {path}`, or undo them")
+    with store.reading():
+        files = dict(_files(store, conversation))
+    (path / EVENTS).mkdir(parents=True, exist_ok=True)
+    for old in [file for file in (path / EVENTS).glob("*.md") if f"{EVENTS}/{file.name}" not in files]:
+        old.unlink()
+    for name, text in files.items():
+        write_text(path / name, text)
+    return len(files)
+
+
+def conversation_of(path: Path) -> str:
+    """The id of the conversation in a folder."""
+    return str(_header(path)["conversation"])
+
+
+def changes(store: Store, conversation: StoredConversation, path: Path) -> Changes:
+    """What was changed in a folder since it was written, and is not so in the store.
+
+    Raises:
+        DataFileError: the first line of the profile was damaged.
+    """
+    header, now = _header(path), contents(store, conversation.key)
+    edited, added, there = dict[str, str](), list[Item](), set[str]()
+    for item in [item for item in _items(path) if item.text]:
+        there.add(item.id)
+        if not item.id:
+            added.append(item)
+        elif item.digest != _digest(item.text) and item.id in now and _digest(now[item.id]) != _digest(item.text):
+            edited[item.id] = item.text
+    known = store.known_sources(conversation.key, [item.source for item in added])
+    given = {letter: int(header[kind]) for kind, letter in ID_LETTERS.items()}
+    gone = {i: text for i, text in now.items() if i not in there and int(i[1:]) <= given[i[0]]}
+    return Changes(edited, gone, [item for item in added if item.source not in known])
+
+
+def contents(store: Store, key: int) -> dict[str, str]:
+    """What a folder says of a conversation, by id."""
+    traits = {trait.id: trait.text for trait, _ in store.personas(key).traits()}
+    records = {record.id: record.text for record in store.records(key) if record.view != ITEMS}
+    return traits | records | {u.id: _said(u) for u in store.utterances(key)}
+
+
+def _header(path: Path) -> dict[str, Any]:
+    first = (path / PROFILE).read_text(encoding="utf-8").partition("\n")[0]
+    try:
+        header: dict[str, Any] = json.loads(first.removeprefix("<!-- ").removesuffix(" -->"))
+        if header.get("version") == 1 and {"conversation", *ID_LETTERS} <= {*header}:
+            return header
+    except ValueError:
+        pass
+    raise DataFileError(path / PROFILE, 1, "is damaged; restore it, or export again into another folder")
+
+
+# ---- writing
+
+
+def _files(store: Store, conversation: StoredConversation) -> Iterator[tuple[str, str]]:
+    key = conversation.key
+    header = {"format": FORMAT, "version": 1, "conversation": conversation.id} | store.counters(key)
+    shown = json.dumps(header, ensure_ascii=False).replace(">", "\\u003e")
+    lines = [f"<!-- {shown} -->", f"# {_line(conversation.id)}"]
+    traits = [trait for trait, _ in store.personas(key).traits()]
+    for speaker in dict.fromkeys([*store.speakers(key), *(trait.speaker for trait in traits)]):
+        lines += ["", f"## {speaker}", ""]
+        known = [trait for trait in traits if trait.speaker == speaker]
+        lines += [_trait(trait) for trait in known if trait.active]
+        if past := [trait for trait in known if not trait.active]:
+            lines += ["", PAST, "", *map(_trait, past)]
+    yield PROFILE, "\n".join(lines) + "\n"
+    sessions: dict[int, list[Record | Utterance]] = {}
+    for one in (*(record for record in store.records(key) if record.view != ITEMS), *store.utterances(key)):
+        sessions.setdefault(one.session, []).append(one)
+    began = {number: _began(session) for number, session in sessions.items()}
+    ordered = sorted(sessions, key=lambda number: (f"{began[number]:%Y-%m}", began[number], number))
+    for month, numbers in groupby(ordered, key=lambda number: f"{began[number]:%Y-%m}"):
+        lines = [f"# {month}"]
+        for number in numbers:
+            lines += ["", f"## {began[number]:%Y-%m-%d %H:%M} <!-- session {number} -->", ""]
+            lines += [_written(one.id, one.text, one.view) for one in sessions[number] if isinstance(one, Record)]
+            lines += ["", SAID, ""]
+            lines += [_written(one.id, _said(one)) for one in sessions[number] if isinstance(one, Utterance)]
+        yield f"{EVENTS}/{month}.md", "\n".join(lines) + "\n"
+
+
+def _began(session: Sequence[Record | Utterance]) -> datetime:
+    """When a session began, by the clock of who spoke first; of one whose lines were forgotten, the time of its memory."""
+    said = [one.local_at for one in session if isinstance(one, Utterance)]
+    return said[0] if said else session[0].at
+
+
+def _trait(trait: Trait) -> str:
+    until = f", until {trait.holds_until:%Y-%m-%d}" if trait.holds_until else ""
+    told = f"told {trait.at:%Y-%m-%d} in {trait.source}{until}" if trait.source else "configured"
+    return _written(trait.id, trait.text, told)
+
+
+def _written(name: str, text: str, note: str = "") -> str:
+    said = _normal(text).replace("\n", "\n  ")
+    return f"- {said} <!-- {name} {_digest(text)}{f' {note}' if note else ''} -->"
+
+
+def _said(utterance: Utterance) -> str:
+    return f"{utterance.speaker}: {utterance.text}"
+
+
+def _normal(text: str) -> str:
+    """A text with plain line breaks, and without blanks at the ends of lines."""
+    return "\n".join(line.rstrip() for line in text.splitlines()).strip()
+
+
+def _digest(text: str) -> str:
+    """Of a text, however its lines are broken."""
+    return hashlib.blake2b(" ".join(text.split()).encode("utf-8", "replace"), digest_size=3).hexdigest()
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:160]
+
+
+# ---- reading
+
+
+def _items(path: Path) -> Iterator[Item]:
+    files = [path / PROFILE, *sorted((path / EVENTS).glob("*.md"))]
+    for file in files:
+        under, text, start = "", list[str](), 0
+        lines = file.read_text(encoding="utf-8").splitlines()
+        for number, line in enumerate([*lines, "#"], 1):
+            aside = bool(text) and not text[-1].strip() and bool(line.strip()) and not line.startswith("  ")
+            if text and (line.startswith(("- ", "#")) or aside):
+                yield _item(text, under, f"{file.relative_to(path)}, line {start}")
+                text = []
+            if line.startswith("- "):
+                text, start = [line], number
+            elif text:
+                text.append(line)
+            elif line.startswith("## "):
+                heading = COMMENT.search(line)
+                under = heading["id"] if heading else line.removeprefix("## ").strip()
+
+
+def _item(lines: list[str], under: str, place: str) -> Item:
+    text = "\n".join([lines[0].removeprefix("- "), *(line.removeprefix("  ") for line in lines[1:])])
+    *_, comment = [None, *(match for match in COMMENT.finditer(text) if match["digest"])]
+    if comment is None:
+        return Item("", _normal(text), "", under, place)
+    rest = text[: comment.start()] + text[comment.end() :]
+    return Item(comment["id"], _normal(rest), comment["digest"], under, place)

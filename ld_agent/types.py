@@ -19,8 +19,8 @@ LONGEST_NAME = 100
 CHANNELS = ("chat", "observe", "import", "tool", "document")
 """Ways by which text reaches the memory, most trusted first: said to the agent by a person; passed in by an
 application; imported; written by a tool; taken from a document."""
-SAID = frozenset({"chat", "observe"})
-"""Channels of what people said in the conversation itself."""
+SAID = frozenset({"chat", "observe", "import"})
+"""Channels of what people said, here or elsewhere: what they ask about is answered from it."""
 JOINERS = "\u200c\u200d"
 """Invisible marks that join or separate letters and emoji."""
 UNNAMABLE = frozenset(("Cc", "Cs", "Zl", "Zp"))  # control characters, surrogates, line and paragraph separators

@@ -3,6 +3,7 @@ And names: one person is one, however the name is written."""
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -103,6 +104,61 @@ def test_options_of_histories_are_refused_for_a_backup(
     ran = command_line("memory", "import", backup, "--store", other, *options)
     assert (ran.code, len(ran.err.splitlines()), other.exists()) == (1, 1, False)
     assert all(option in ran.err for option in options if option.startswith("--")), ran.err
+
+
+@pytest.mark.parametrize("format", ["telegram", "whatsapp"])
+def test_what_was_edited_since_is_corrected_not_stored_twice(
+    command_line: CommandLine, tmp_path: Path, format: str
+) -> None:
+    path, store = tmp_path / f"WhatsApp Chat - Bo.{'json' if format == 'telegram' else 'txt'}", tmp_path / "me.db"
+    command = ("memory", "import", path, "--store", store, "--conversation", "ann", "--me", "Ann", "--timezone", "UTC")
+
+    def exported(bees: str, edited: bool) -> None:
+        row = {"id": 7, "type": "message", "date": "2024-06-03T09:00:00", "from": "Ann", "text": bees}
+        note = " \u200e<This message was edited>" if edited else ""
+        lines = (
+            f"[03.06.24, 09:00:00] Ann: {bees}{note}\n[03.06.24, 09:00:00] Ann: Hello!\n[04.06.24, 09:00:00] Bo: Well?"
+        )
+        telegram = {"name": "Bo", "type": "personal_chat", "id": 1, "messages": [row]}
+        path.write_text(json.dumps(telegram) if format == "telegram" else lines, encoding="utf-8")
+
+    def said() -> list[str]:
+        with closing(SQLiteStore(store)) as opened:
+            return [u.text for u in opened.utterances(1)]
+
+    exported("I keep bees.", edited=False)
+    assert command_line(*command).code == 0
+    before = said()
+    exported("I keep wasps.", edited=True)
+    assert "1 of them edited since" in command_line(*command, "--dry-run").err
+    assert said() == before
+    ran = command_line(*command)
+    assert (ran.code, "0 messages stored" in ran.err) == (0, True), ran.err
+    assert said() == ["I keep wasps.", *before[1:]]
+    assert "edited" not in command_line(*command).err
+    exported("I keep hornets.", edited=False)
+    command_line(*command)
+    assert said()[0] == "I keep wasps." or format == "whatsapp", "what was changed here stays"
+
+
+def test_unpacked_chats_stay_apart(command_line: CommandLine, tmp_path: Path) -> None:
+    store = tmp_path / "me.db"
+    for folder in ("WhatsApp Chat - Bo", "WhatsApp Chat - Cy", "x", "y"):
+        (tmp_path / folder).mkdir()
+        begins = f"[0{len(folder)}.06.24, 08:00:00] {'Di' if folder == 'y' else 'Ed'}: Hi.\n"
+        path = tmp_path / folder / "_chat.txt"
+        path.write_text(f"{begins if len(folder) == 1 else ''}[13.06.24, 09:00:00] Ann: Hello!", encoding="utf-8")
+        ran = command_line("memory", "import", path, "--store", store, "--me", "Ann", "--timezone", "UTC")
+        assert (ran.code, "stored already" in ran.err) == (0, False), ran.err
+
+
+def test_an_imported_line_is_read_for_an_answer(scene: Scene) -> None:
+    reads = {"generator": {"grounded": True}, "reader": {"passages": 3}}
+    agent = scene.agent({"reader": "Rex."}, checks=CHECKED, modules=reads, agent={"user": "Ann"})
+    stored(agent, [told(1, "My dog is called Rex.", START - DAY)])
+    learn(agent)
+    agent.conversation("ann").respond("What is my dog called?", at=START)
+    assert any("Rex" in request.messages[-1].content for request in requests_of(agent, "reader"))
 
 
 def test_an_interrupted_import_resumes(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,8 +84,23 @@ def import_history(
     _summarize(imported, export, name, dry)
     if broken is not None:
         raise broken
+    if imported.edited and not dry:
+        _correct(imported, settings.changed(store={"path": store}), conversation, agent)
     if imported.stored and not dry:
         _say_how_to_learn(f"--store {shown(store)} --conversation {conversation}", me)
+
+
+def _correct(imported: Imported, settings: Config, conversation: str, agent_name: str) -> None:
+    """Correct messages that were edited since an earlier import, and what was learned from them."""
+    from ld_agent.agent import Agent
+
+    agent = Agent(settings)
+    try:
+        talk = agent.conversation(conversation, agent_name=agent_name, resume=False)
+        for name, text in imported.edited.items():
+            talk.edit(name, text)
+    finally:
+        agent.close(end_sessions=False)
 
 
 def _say_how_to_learn(where: str, me: str) -> None:
@@ -130,6 +145,7 @@ def _summarize(imported: Imported, export: Export, format: str, dry: bool) -> No
     """Say what an import stored, or would store."""
     many = "message" if imported.stored == 1 else "messages"
     known = f"; {imported.known} were stored already" if imported.known else ""
+    known += f", {len(imported.edited)} of them edited since" if imported.edited else ""
     say(f"{format}: {imported.stored} {many} {'would be ' if dry else ''}stored{known}")
     if imported.first and imported.last:
         say(f"from {imported.first:%Y-%m-%d %H:%M%z} to {imported.last:%Y-%m-%d %H:%M%z}")

@@ -179,8 +179,7 @@ def import_command(
     yes: options.Yes = False,
     config: OneConfig = None,
 ) -> None:
-    """Import an export of this program, all of it or nothing; what you changed in a folder of Markdown; or the history of
-    another program, what is new of it.
+    """Import an export of this program, the edits to a Markdown folder, or what is new in the history of another program.
 
     Examples:
 

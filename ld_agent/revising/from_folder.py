@@ -30,6 +30,7 @@ def carry_out(conversation: Conversation, changes: Changes) -> None:
     relation = conversation.relation
     store, key = relation.resources.store, relation.key
     directory = Directory(store)
+    times = [_time(relation, item) for item in changes.added]  # while what was said then is there
     for target, text in changes.edited.items():
         if target.startswith("u") and (said := store.utterances_by_id(key, [target]).get(target)):
             text = text.removeprefix(f"{said.speaker}:").strip()
@@ -39,11 +40,11 @@ def carry_out(conversation: Conversation, changes: Changes) -> None:
         if directory.has_memory(key, target):
             conversation.forget(target)
     with relation.turnstile.entered(), relation.up_to_date():
-        for item in changes.added:
-            _add(relation, item)
+        for item, at in zip(changes.added, times, strict=True):
+            _add(relation, item, at)
 
 
-def _add(relation: Relation, item: Item) -> None:
+def _add(relation: Relation, item: Item, at: datetime) -> None:
     """Store a line that a human wrote, once."""
     store, key, config = relation.resources.store, relation.key, relation.resources.config
     people = [*store.speakers(key), relation.agent_name, config.agent.user]
@@ -56,7 +57,6 @@ def _add(relation: Relation, item: Item) -> None:
         speaker, text = as_known(name, people), words
     else:
         speaker, text = person, item.text
-    at = relation.resources.clock() if of_profile else _time(relation, item.under)
     with store.writing(key):
         line = Line(item.source, THREAD, speaker if speaker in people else person, checked_text(text), at)
         if store.add_history(key, [line], config.memory.beta) and of_profile:
@@ -65,12 +65,12 @@ def _add(relation: Relation, item: Item) -> None:
         store.close_history(key)
 
 
-def _time(relation: Relation, heading: str) -> datetime:
-    """When the session of a heading began: one of the folder, or a day that a human wrote; else now."""
-    kind, _, number = heading.partition(" ")
+def _time(relation: Relation, item: Item) -> datetime:
+    """When the session began that a line stands under, one of the folder, or a day that a human wrote; else now."""
+    kind, _, number = item.under.partition(" ")
     if kind == "session" and (said := relation.resources.store.session_utterances(relation.key, int(number))):
         return said[0].local_at
     try:
-        return utc(datetime.fromisoformat(heading).astimezone())
+        return utc(datetime.fromisoformat(item.under).astimezone())
     except ValueError:
         return relation.resources.clock()

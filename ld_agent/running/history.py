@@ -29,12 +29,14 @@ class Imported:
     Attributes:
         stored: messages that were new.
         known: messages that the store had already.
+        edited: new texts of stored messages, by the id of the line, which are still to be corrected.
         people: messages by name.
         chats: messages by chat.
     """
 
     stored: int = 0
     known: int = 0
+    edited: dict[str, str] = field(default_factory=dict)
     people: Counter[str] = field(default_factory=Counter)
     chats: Counter[str] = field(default_factory=Counter)
     first: datetime | None = None
@@ -90,7 +92,11 @@ def store_history(
     key = store.open_conversation(*conversation).key
     try:
         for batch in _batches(messages):
-            stored = store.add_history(key, [_line(message, people) for message in batch], beta)
+            lines = [_line(message, people) for message in batch]
+            edited = store.edited_history(key, lines)
+            imported.edited |= {name: line.text for name, line in edited.items()}
+            store.move_sources(key, {name: line.source for name, line in edited.items()})
+            stored = store.add_history(key, lines, beta)
             _count(imported, batch, people, stored)
     finally:
         store.close_history(key)
@@ -102,8 +108,12 @@ def plan(
     """Count what `store_history` would store; ``store``: None for a new one."""
     there = store.find_conversation(conversation) if store else None
     for batch in _batches(messages):
-        sources = {_line(message, people).source for message in batch}
-        known = store.known_sources(there.key, list(sources)) if store and there else set()
+        lines = [_line(message, people) for message in batch]
+        sources, known = {line.source for line in lines}, set[str]()
+        if store and there:
+            edited = store.edited_history(there.key, lines)
+            imported.edited |= {name: line.text for name, line in edited.items()}
+            known = store.known_sources(there.key, list(sources)) | {line.source for line in edited.values()}
         _count(imported, batch, people, len(sources - known))
 
 
@@ -129,7 +139,7 @@ def _line(message: Message, people: People) -> Line:
     speaker = people.name(message)
     text = checked_text(message.text)
     silent = message.by == AGENT or (text.startswith("[") and text.find("]") == len(text) - 1)  # nothing but a medium
-    return Line(source, thread, speaker, text, message.at, learned=silent)
+    return Line(source, thread, speaker, text, message.at, learned=silent, edited=message.edited)
 
 
 def _count(imported: Imported, batch: list[Message], people: People, stored: int) -> None:

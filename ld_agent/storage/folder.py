@@ -169,13 +169,14 @@ def _files(store: Store, conversation: StoredConversation) -> Iterator[tuple[str
     traits = [trait for trait, _ in store.personas(key).traits()]
     for speaker in dict.fromkeys([*store.speakers(key), *(trait.speaker for trait in traits)]):
         lines += ["", f"## {speaker}", ""]
-        known = [trait for trait in traits if trait.speaker == speaker]
-        lines += [_trait(trait) for trait in known if trait.active]
-        if past := [trait for trait in known if not trait.active]:
+        told = [trait for trait in traits if trait.speaker == speaker]
+        lines += [_trait(trait) for trait in told if trait.active]
+        if past := [trait for trait in told if not trait.active]:
             lines += ["", PAST, "", *map(_trait, past)]
     yield PROFILE, "\n".join(lines) + "\n"
     sessions: dict[int, list[Record | Utterance]] = {}
-    for one in (*(record for record in store.records(key) if record.view != ITEMS), *store.utterances(key)):
+    known: list[Record | Utterance] = [record for record in store.records(key) if record.view != ITEMS]
+    for one in [*known, *store.utterances(key)]:
         sessions.setdefault(one.session, []).append(one)
     began = {number: _began(session) for number, session in sessions.items()}
     ordered = sorted(sessions, key=lambda number: (f"{began[number]:%Y-%m}", began[number], number))

@@ -88,6 +88,7 @@ class Line:
         thread: the chat it belongs to.
         at: aware, with the offset of where it was said.
         learned: nothing is to be learned from it.
+        edited: a stored one of this speaker, thread and time may be what it said before, under another source.
     """
 
     source: str
@@ -96,6 +97,7 @@ class Line:
     text: str
     at: datetime
     learned: bool = False
+    edited: bool = False
 
 
 @dataclass(frozen=True, slots=True)

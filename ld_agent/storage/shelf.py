@@ -198,8 +198,8 @@ class Shelf:
         text, details = self._store.redaction.stored([draft.text, draft.details])
         made = (text, draft.at, draft.session, draft.topics, draft.sources, draft.fallback, details)
         expires = draft.expires if self._view == ITEMS else self._store.expiry("record", draft.at)
-        origin = {"channel": self._channel(draft), "said_by": self._said_by(draft)}
-        record = Record(number, self._view, *made, **origin, expires=expires)
+        channel, said_by = self._channel(draft), self._said_by(draft)
+        record = Record(number, self._view, *made, channel=channel, said_by=said_by, expires=expires)
         columns = {column: getattr(record, column) for column in RECORD.split(", ")}
         insert(self._db, "record", {"conversation": self._key, **columns, "vector": self._store.blob(draft.vector)})
         return record

@@ -6,13 +6,13 @@ Imported lines are those with a source; they stand in threads of their own. What
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from ld_agent.errors import InputError
 from ld_agent.storage.conversations import Conversations
-from ld_agent.storage.rows import PATIENCE, TRAITS, UTTERANCE, Line, from_row, insert, moment
+from ld_agent.storage.rows import PATIENCE, TRAITS, UTTERANCE, Line, from_row, insert, microseconds, moment
 from ld_agent.types import Utterance, iso, utc
 
 OPEN_SESSIONS = "session INDEXED BY session_open"
@@ -203,6 +203,38 @@ class Utterances(Conversations):
         where = f"conversation = ?1 AND source != '' AND {self.db.within('source', '?2')}"
         rows = self.db.of(key).rows(f"SELECT source FROM utterance WHERE {where}", (key, list(sources)))
         return {row[0] for row in rows}
+
+    def edited_history(self, key: int, lines: Sequence[Line]) -> dict[str, Line]:
+        """By id, the stored lines that say something else in a newer export; not those that were changed here.
+
+        Args:
+            lines: neighbours in the export.
+        """
+        unchanged = "NOT EXISTS (SELECT 1 FROM change WHERE conversation = ?1 AND target = utterance.id)"
+        where = (
+            f"conversation = ?1 AND replaced = 0 AND source != '' AND {unchanged} AND {self.db.within('source', '?2')}"
+        )
+        by_source = {line.source: line for line in lines}
+        rows = self.db.of(key).rows(f"SELECT id, source, text FROM utterance WHERE {where}", (key, list(by_source)))
+        kept = self.redaction.kept
+        edited = {name: by_source[source] for name, source, text in rows if kept(by_source[source].text) != text}
+        known = self.known_sources(key, list(by_source))
+        for line in [line for line in by_source.values() if line.edited and line.source not in known]:
+            before = self.db.of(key).rows(
+                f"""SELECT id FROM utterance WHERE conversation = ?1 AND at = ?2 AND speaker = ?3 AND replaced = 0
+                    AND source != '' AND NOT {self.db.within("source", "?4")} AND {unchanged}
+                    AND session IN (SELECT number FROM session WHERE conversation = ?1 AND thread = ?5)""",
+                (key, microseconds(line.at), line.speaker, list(by_source), line.thread),
+            )
+            edited |= {row[0]: line for row in before[:1] if len(before) == 1}
+        return edited
+
+    def move_sources(self, key: int, sources: Mapping[str, str]) -> None:
+        """Give lines, by id, the sources of their newer versions."""
+        with self.db.transaction(key):
+            for name, source in sources.items():
+                values = (source, key, name)
+                self.db.of(key).execute("UPDATE utterance SET source = ? WHERE conversation = ? AND id = ?", values)
 
     def add_history(self, key: int, lines: Sequence[Line], beta: float) -> int:
         """Store the messages of an imported history that are not stored yet, atomically; return how many.

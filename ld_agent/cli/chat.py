@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from ld_agent.agent import Agent, Conversation
 from ld_agent.backbones.served import served_models
 from ld_agent.cli.chat_commands import COMMANDS
-from ld_agent.cli.show import console, plain, say
+from ld_agent.cli.show import console, plain, read_in, say
 from ld_agent.config import Config
 from ld_agent.config.sections import SMOLLM2, BackboneSection
 from ld_agent.errors import BackboneError, InputError, ModelError
@@ -93,7 +93,7 @@ def _welcome(agent: Agent, conversation_id: str, name: str, typed: bool) -> Iter
         yield f"Your last conversation was {ENGLISH.ago(last.at, agent.clock())} ({known})."
     elif typed:
         yield f"Try:  tell {name} about yourself, such as: My dog Biscuit keeps me sane."
-        yield f"      /end, come back with: What is my dog called?, and /why {name} knows"
+        yield f"      /end, then ask: What is my dog called? /why says how {name} knows"
         yield f"      /persona shows what {name} knows about you; /edit, /forget and /pin change it"
 
 
@@ -168,8 +168,10 @@ def _turn(conversation: Conversation, text: str, *, interruptible: bool) -> bool
     if reply.text.startswith(shown):
         console.print(plain(reply.text[len(shown) :]), end="", soft_wrap=True)
     console.print()
+    line = read_in(reply)
     for note in reply.notes:
-        console.print(plain(f"({note})", "dim"), soft_wrap=True)
+        shown_note = f"remembered: {line}" if line and note.endswith(line) else note
+        console.print(plain(f"({shown_note})", "dim"), soft_wrap=True)
     return True
 
 

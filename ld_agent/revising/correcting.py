@@ -97,13 +97,28 @@ def undo(relation: Relation, at: datetime) -> None:
         relearned = (
             list(lines) if any(change.action == "forget" for change in latest) else []
         )  # traits that went with it
+        since = [trait for trait in _learned_since(relation, lines) if trait not in before]
         store.rewrite(key, Rewriting(lines, list(zip(records, vectors, strict=True)), False, relearned), at)
+        for trait_id in since:
+            _change(relation, trait_id, "", at)
         for trait, _ in store.personas(key).traits():
             if trait.id in before:
                 _change(relation, trait.id, before[trait.id], at)
         for target, pinned in pins.items():
             store.pin(key, target, pinned, at)
     relation.changed_by_hand()
+
+
+def _learned_since(relation: Relation, lines: Mapping[str, str]) -> list[str]:
+    """The traits learned from lines as they stand that are not in their earlier texts."""
+    store, reading = relation.resources.store, relation.models.language.reading
+    now = store.utterances_by_id(relation.key, list(lines))
+    learned = store.personas(relation.key).learned_from(list(lines))
+    return [
+        t.id
+        for t in learned
+        if t.mentions <= 1 and t.source in now and _nearer(t.text, [now[t.source].text], lines[t.source], reading)
+    ]
 
 
 def _change(relation: Relation, target: str, text: str, at: datetime) -> None:

@@ -26,7 +26,7 @@ from ld_agent.modules.reader import Reader, agreed, answer_in, timely
 from ld_agent.modules.replies import only_repeats, reply_text
 from ld_agent.modules.situation import Prompted, Situation
 from ld_agent.steps import Steps
-from ld_agent.text import SENTENCE_END, shared_stems, whole_sentences
+from ld_agent.text import LONGEST_READ, SENTENCE_END, shared_stems, whole_sentences
 from ld_agent.types import SAID, Recalled, ReplyOptions, Utterance
 
 Hear = Callable[[str], None]
@@ -108,8 +108,12 @@ class Answering:
         return answer
 
     def checks(self, situation: Situation) -> bool:
-        """Whether the answer is checked against what the user said, because that is what they ask about."""
-        if self.check is None or not (self.grounded and only_memory_answers(situation)):
+        """Whether the answer is checked against what the user said, because that is what they ask about; not after some pages."""
+        if (
+            len(situation.heard.text) > LONGEST_READ
+            or self.check is None
+            or not (self.grounded and only_memory_answers(situation))
+        ):
             return False
         return _asks_whether(situation) or asks_for_memory(self.check, situation.heard.text)
 

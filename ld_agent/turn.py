@@ -30,6 +30,7 @@ from ld_agent.modules.situation import Prompted, Situation
 from ld_agent.revising.forgetting import FORGOTTEN, Forgetting, quoted
 from ld_agent.state import Relation
 from ld_agent.steps import Steps, metered
+from ld_agent.text import LONGEST_READ
 from ld_agent.types import SAID, Reply, ReplyOptions, Tokens, Utterance, checked_text, iso, utc
 
 INTERRUPTED = "the reply was interrupted"
@@ -193,7 +194,7 @@ class Turn:
         stored = relation.views.said_vectors(recalled) if said else {}
         all_said = [*said, *running]
         told = compare(self.heard, relation.agent_name, all_said, encode, reading, stored, self._everyone)
-        former = reading.pattern("asks_former").search(self.heard.text)
+        former = reading.pattern("asks_former").search(self.heard.text[-LONGEST_READ:])
         return earlier(told, relation.check, encode) if relation.check and all_said and former else told
 
     def _with_evidence(self, situation: Situation, told: Told) -> Situation:
@@ -214,7 +215,11 @@ class Turn:
             return ()
         backbone = self.relation.models.backbone("generator")
         frame = backbone.count_tokens([Message("user", "")])
-        return quotes(told, lambda text: backbone.count_tokens([Message("user", text)]) - frame, room)
+
+        def length(text: str) -> int:  # no tokenizer compresses more: do not count what cannot fit
+            return len(text) if len(text) > 16 * room else backbone.count_tokens([Message("user", text)]) - frame
+
+        return quotes(told, length, room)
 
     def _made_to_answer(self) -> Answering:
         relation, modules = self.relation, self.relation.resources.config.modules
@@ -270,11 +275,11 @@ class Turn:
         """
         resources, agent = self.relation.resources, self.relation.agent_name
         free = resources.config.modules.generator.repeats or self.options.passed.formatted
-        if free or asks_for_facts(self.heard.text, self.relation.models.language.reading):
+        if free or asks_for_facts(self.heard.text[-LONGEST_READ:], self.relation.models.language.reading):
             return None
         lately = resources.store.latest_utterances(self.relation.key, LATEST)
         said = [u.text for u in (*lately, *self.cache.utterances) if u.speaker == agent]
-        return repeatable([*said, statements(self.heard.text)])
+        return repeatable([*said, statements(self.heard.text[:LONGEST_READ])])
 
     def _listener(self) -> Callable[[str], None] | None:
         """Hear the pieces of one answer: keep them in case of an interruption, and show those that belong to the reply."""

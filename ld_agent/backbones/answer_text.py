@@ -15,7 +15,7 @@ TAG = re.compile(r"(?<!`)<(?P<close>/?)(?P<name>think|thinking|thought)>", re.IG
 CHANNEL = "<|channel|>"
 FINAL = "final"
 _HARMONY_MESSAGE = re.compile(
-    r"<\|channel\|>\s*(?P<channel>\w*)[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>(?P<text>.*?)"
+    r"<\|channel\|>\s*+(?P<channel>\w*+)[^<]*+(?:<\|constrain\|>[^<]*+)?<\|message\|>(?P<text>.*?)"
     r"(?=<\|(?:start|channel|end|return|call)\|>|\Z)",
     re.DOTALL,
 )
@@ -26,7 +26,7 @@ CONTROL_TOKEN = re.compile(
     r"|\[/?(?:INST|SYSTEM_PROMPT|gMASK)\]"
 )
 _OPENING = r"<\|(?:im_start|start_header_id)\|>|<start_of_turn>"
-_ROLE = re.compile(rf"\s*(?:{_OPENING})\s*(?:assistant|model)?\s*(?:<\|end_header_id\|>|\n|\Z)\s*")
+_ROLE = re.compile(rf"\A\s*+(?:{_OPENING})(?:\s*+(?:assistant|model))?\s*(?:<\|end_header_id\|>|\n|\Z)\s*")
 _END_OF_TURN = re.compile(rf"<\|(?:im_end|eot_id|eom_id|end|endoftext|end_of_text)\|>|<end_of_turn>|{_OPENING}")
 _ESCAPE_SEQUENCE = re.compile("(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]")
 _LINE_BREAK = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")

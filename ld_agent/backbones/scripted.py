@@ -58,7 +58,7 @@ class ScriptedBackbone:
         else:
             raise BackboneError(f"the script has no answer left for {request.module!r}; add one to it")
         if request.on_text is not None:
-            for piece in re.findall(r"\s*\S+\s*", text):
+            for piece in re.findall(r"(?:\A\s*+)?+\S+\s*", text):
                 request.on_text(piece)
         return Completion(text, self.count_tokens(request.messages), len(text.split()))
 

@@ -16,7 +16,7 @@ from ld_agent.checks.learned import ASKED, ENDED, LASTING, SUPPORTED, Lines, Pai
 from ld_agent.checks.statements import ASKS, speaks_of_self
 from ld_agent.languages.reading import Reading
 from ld_agent.prompts import as_name
-from ld_agent.text import SENTENCE_END, shared_stems, stems_listed, stems_of, words_of
+from ld_agent.text import LONGEST_READ, SENTENCE_END, shared_stems, stems_listed, stems_of, words_of
 
 TRUE, SAID, TAKEN = 0.7, 0.5, 0.9
 """Least probability that what a model worded is true, what was said so, and what a model made of the words of a sentence."""
@@ -36,12 +36,14 @@ NEAREST = 8
 """Lines, those with most of a sentence's words, that it is read against."""
 OWN_WORDS = 60
 """Words of an event that quotes, beyond which no further line is quoted."""
+MOST_SENTENCES, MOST_TRAITS = 64, 64
+"""Sentences and traits of one line that are judged: its first ones."""
 FEWEST, MOST = 3, 30
 """Words of a sentence that may be stored as it was said."""
 NO_LEAST: Mapping[str, float] = {}
 QUOTE = "\0"
 """Stands for what is quoted."""
-QUOTED = re.compile(r"[\"“]\S+\s+\S+\s+\S[^\"”]*[\"”]")
+QUOTED = re.compile(r"[\"“][^\s\"“”]++\s++[^\s\"“”]++\s++[^\s\"“”][^\"“”]*+[\"”]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def true_traits(
     """
     said = lines[-1][1]
     own = [sentence for sentence in _sentences(said) if speaks_of_self(QUOTED.sub("", sentence), reading)]
-    rests_on = {trait: _nearest(trait, own, reading) for trait in traits}
+    rests_on = {trait: _nearest(trait, own, reading) for trait in traits[:MOST_TRAITS]}
     if check.verbatim:
         return _in_own_words(check, lines, own, rests_on, reading, ends)
     if ends and not traits:
@@ -112,13 +114,14 @@ def _nearest(trait: str, sentences: Sequence[str], reading: Reading) -> str:
 
 def _sentences(text: str) -> list[str]:
     """The sentences of a text that state something themselves, whole; what only quotes is nobody's statement."""
+    text = text[:LONGEST_READ]
     quoted = iter(QUOTED.findall(text))
     found = []
     for sentence in (" ".join(part.split()) for part in SENTENCE_END.split(QUOTED.sub(QUOTE, text))):
         whole = "".join(next(quoted, char) if char == QUOTE else char for char in sentence)
         if FEWEST <= len(sentence.split()) <= MOST and not sentence.endswith(ASKS):
             found.append(whole)
-    return found
+    return found[:MOST_SENTENCES]
 
 
 def over(check: StatementCheck, statements: Sequence[Pair]) -> list[int]:
@@ -202,7 +205,7 @@ def true_event(check: StatementCheck, lines: Lines, summary: str, agent: str) ->
 
 def supports(check: StatementCheck, lines: Lines, statements: Sequence[str]) -> list[bool]:
     """Whether one of the lines, with those before it, supports or literally says each statement, which names its person."""
-    words, said = [set(words_of(f"{who} {text}")) for who, text in lines], {text for _, text in lines}
+    words, said = [set(words_of(f"{who} {text[:LONGEST_READ]}")) for who, text in lines], {text for _, text in lines}
     pairs: list[tuple[int, Pair]] = []
     for place, statement in enumerate(statements):
         of_statement = set(words_of(statement))

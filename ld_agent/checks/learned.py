@@ -22,7 +22,10 @@ SUPPORTED, ENDED, UNSAID = range(len(LABELS))
 Lines = Sequence[tuple[str, str]]
 Pair = tuple[Lines, str]
 LONGEST = 192
-"""Tokens of lines and claim together; of longer ones, the earliest lines are cut."""
+"""Tokens of lines and claim together; of longer ones, the earliest lines are cut, and of a claim that has more than half, its
+beginning."""
+LONGEST_LINES, LONGEST_CLAIM = 4_000, 1_000
+"""Characters of lines, their end, and of a claim, its beginning, that are split into tokens."""
 AT_ONCE = 32
 LASTING: Lines = (("", "Does this still matter in a month?"),)
 """What the check reads in place of lines to judge whether a trait lasts: supported, or not."""
@@ -97,9 +100,9 @@ class StatementCheck:
 def encoded(tokenizer: Any, pairs: Sequence[Pair], **options: Any) -> Any:
     """Token ids of lines and claims."""
     return tokenizer(
-        [written(lines) for lines, _ in pairs],
-        [claim for _, claim in pairs],
-        truncation="only_first",
+        [written(lines)[-LONGEST_LINES:] for lines, _ in pairs],
+        [claim[:LONGEST_CLAIM] for _, claim in pairs],
+        truncation="longest_first",
         max_length=LONGEST,
         **options,
     )

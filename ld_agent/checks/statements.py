@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ld_agent.languages.reading import Reading
-from ld_agent.text import SENTENCE_END
+from ld_agent.text import LONGEST_READ, SENTENCE_END
 from ld_agent.types import Utterance
 
 ASKS = ("?", "？")
@@ -89,6 +89,8 @@ class ForgetRequest:
 
 def forget_request(text: str, reading: Reading) -> ForgetRequest | None:
     """The first request of an utterance to forget something, if there is one."""
+    if len(text) > 2 * LONGEST_READ:  # a request begins a long text, or ends it
+        text = f"{text[:LONGEST_READ]}\n{text[-LONGEST_READ:]}"
     asked = ((sentence, reading.asked_to_forget(sentence)) for sentence in sentences_of(text))
     return next((ForgetRequest(sentence, what) for sentence, what in asked if what is not None), None)
 

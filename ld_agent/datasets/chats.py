@@ -20,7 +20,7 @@ from ld_agent.errors import InputError
 
 AGENT, USER = "Assistant", "User"
 SHAPES = {"messages": ("role", "content"), "conversations": ("from", "value")}
-MARK = re.compile(r"<(user|assistant)(?: \d+)?>(?:\s*\(word count[^)]*\))?\s*[:：]", re.IGNORECASE)
+MARK = re.compile(r"<(user|assistant)(?: \d+)?>(?:\s*\(word count[^)]{0,80}\))?\s*[:：]", re.IGNORECASE)
 
 
 def recognises(value: Any) -> bool:

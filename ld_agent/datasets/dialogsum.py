@@ -21,7 +21,7 @@ from ld_agent.datasets.records import Record, built, episodes, json_lines, uniqu
 from ld_agent.errors import InputError
 from ld_agent.types import Session, Utterance
 
-_LINE = re.compile(r"(#Person\d+#):\s*(.*\S)")
+_LINE = re.compile(r"(#Person\d+#):\s*+(.*\S)")
 TAG = re.compile(r"#Person(\d+)#")
 NAMES = (
     "Alex Andy Ashley Avery Bailey Cameron Casey Charlie Chris Dana Drew Eden Elliot Emery Finley Frankie Harper Hayden "

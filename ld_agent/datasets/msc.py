@@ -22,7 +22,7 @@ SPEAKERS = ("Speaker 1", "Speaker 2")
 AGENT = SPEAKERS[1]
 
 _UNITS = {"minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
-_STATED = re.compile(r"(\d+)\s+(minute|hour|day|week)s?\b")
+_STATED = re.compile(r"(?<!\d)(\d++)\s+(minute|hour|day|week)s?\b")
 
 
 def recognises(value: Any) -> bool:

@@ -285,8 +285,8 @@ class Language:
     def _decision(self) -> re.Pattern[str]:
         markers = _alternatives((*self.words.markers.get("remember", ()), "remember"))
         words = _alternatives(word for name in ("yes", "no") for word in (name, *self.words.answers.get(name, ())))
-        begin = r"(?:^|\n|(?<=[。.!?！？…”’」』\"']))[\s*#\-【\[（(]*"
-        return re.compile(rf"{begin}(?:{markers})[】\]）)*\s]*[:：][*\s]*(?P<word>(?:{words})(?!\w))?", re.IGNORECASE)
+        begin, end = r"(?:^|\n|(?<=[。.!?！？…”’」』\"']))[\s*#\-【\[（(]{0,40}+", r"[】\]）)*\s]{0,40}[:：]"
+        return re.compile(rf"{begin}(?:{markers}){end}[*\s]*(?P<word>(?:{words})(?!\w))?", re.IGNORECASE)
 
     @cached_property
     def _canonical(self) -> dict[str, str]:
@@ -305,15 +305,16 @@ class Language:
     @cached_property
     def _marker(self) -> re.Pattern[str] | None:
         words = _alternatives(word for words in self.words.markers.values() for word in words)
-        begin = r"(?P<before>^[\s\d.、)*#\-【\[（(]*|\n[\s\d.、)*#\-【\[（(]*|(?<=[。.!?！？])\s*)"
-        return re.compile(rf"{begin}(?P<word>{words})[】\]）)*\s]*[:：][*\s]*", re.IGNORECASE) if words else None
+        begin = r"(?P<before>^[\s\d.、)*#\-【\[（(]{0,40}+|\n[\s\d.、)*#\-【\[（(]{0,40}+|(?<=[。.!?！？])\s*+)"
+        return re.compile(rf"{begin}(?P<word>{words})[】\]）)*\s]{{0,40}}[:：][*\s]*", re.IGNORECASE) if words else None
 
     @cached_property
     def _answer(self) -> re.Pattern[str]:
         answers = (word for words in self.words.answers.values() for word in words)
         words = _alternatives([*answers, *self.words.no_trait])
         return re.compile(
-            rf"(?P<before>^\s*|:\s*)(?P<word>{words})(?P<after>[\s。.!！,，]*(?:\n|$))", re.IGNORECASE | re.MULTILINE
+            rf"(?P<before>^\s{{0,40}}+|:\s{{0,40}}+)(?P<word>{words})(?P<after>[\s。.!！,，]{{0,40}}(?:\n|$))",
+            re.IGNORECASE | re.MULTILINE,
         )
 
     @staticmethod

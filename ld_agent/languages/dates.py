@@ -122,7 +122,7 @@ class Relative(BaseModel):
         number, end = r"\d{1,2}|[^\W\d_]+(?:[ -][^\W\d_]+)??", rf"[.!?;)](?!\d)|$| (?:{after})\b"
         had = rf"(?:{ages}) (?P<age>{number})(?=,|{end})"
         return re.compile(
-            rf"\b(?:{had}|(?:{reached}) (?P<reached>{number})(?=[^.,;!?]* {year}\b|{end}))", re.IGNORECASE
+            rf"\b(?:{had}|(?:{reached}) (?P<reached>{number})(?=[^.,;!?]{{0,80}} {year}\b|{end}))", re.IGNORECASE
         )
 
     def as_written(self, form: Form, day: date, *, noun: bool = False, part: str = "", season: str = "") -> str:

@@ -23,6 +23,8 @@ Progress = Callable[[str, int, int], None]
 CUT = 1_000  # characters of a window where tokens are not known
 UNKNOWN = 0.3
 LOOKED_AT = 400  # characters whose tokens are counted
+LONGEST = 8_000  # characters of a text that are looked at
+MOST_WINDOWS = 4
 TOKENS_OF_A_CUT_WORD = 8  # a word cut at a window's edge may need more tokens than before
 MOST_TOKENS_A_CHARACTER = 3  # a Hangul syllable, taken apart by Unicode normalisation
 
@@ -34,8 +36,8 @@ def no_progress(what: str, done: int, total: int) -> None:
 class SentenceEncoder:
     """A sentence-transformers model behind a bounded cache.
 
-    A text longer than the model's window is encoded in windows and averaged, so that no part of it is ignored. Threads
-    may share an encoder and take turns. On a CPU, numpy is limited to one thread.
+    A text longer than the model's window is encoded in windows and averaged: in up to `MOST_WINDOWS`, evenly spread over it,
+    so that a text takes bounded time. Threads may share an encoder and take turns. On a CPU, numpy is limited to one thread.
 
     Args:
         model: hub id, local directory, ``package:NAME/PATH``, or one of `PACKAGED`.
@@ -97,6 +99,7 @@ class SentenceEncoder:
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Return (n, dimension) float32 unit vectors, one row a text."""
+        texts = [_sampled(text) for text in texts]
         wanted = dict.fromkeys(texts)
         with self._one_at_a_time:
             missing = [text for text in wanted if text not in self._cache]
@@ -129,7 +132,7 @@ class SentenceEncoder:
         return bool(sum(token == self._unknown_token for token in tokens) + spelt <= UNKNOWN * len(tokens))
 
     def _encode(self, texts: list[str]) -> list[Vectors]:
-        windows = [self._windows(text) for text in texts]
+        windows = [_spread(self._windows(text)) for text in texts]
         flat = [window for parts in windows for window in parts]
         if not flat:
             return []
@@ -156,6 +159,21 @@ class SentenceEncoder:
         size = max(self._window - TOKENS_OF_A_CUT_WORD, 1)
         starts = range(0, len(offsets), size)
         return [text[offsets[s][0] : offsets[min(s + size, len(offsets)) - 1][1]] for s in starts]
+
+
+def _sampled(text: str) -> str:
+    """A text of at most `LONGEST` characters: evenly spread pieces of a longer one."""
+    if len(text) <= LONGEST:
+        return text
+    size = LONGEST // MOST_WINDOWS
+    starts = [n * (len(text) - size) // (MOST_WINDOWS - 1) for n in range(MOST_WINDOWS)]
+    return "".join([text[start : start + size] for start in starts])
+
+
+def _spread(windows: list[str]) -> list[str]:
+    """At most `MOST_WINDOWS` of a text's windows, the first and the last among them."""
+    last = len(windows) - 1
+    return windows if last < MOST_WINDOWS else [windows[n * last // (MOST_WINDOWS - 1)] for n in range(MOST_WINDOWS)]
 
 
 def configured(settings: EncoderSection, cache_size: int = 4096) -> SentenceEncoder:

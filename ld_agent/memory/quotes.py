@@ -19,6 +19,7 @@ from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.index.passages import windows
+from ld_agent.text import LONGEST_READ
 from ld_agent.types import Recalled, Utterance
 
 Encode = Callable[[Sequence[str]], Vectors]
@@ -161,9 +162,9 @@ def worths(
     Args:
         stored: vectors of utterances, each with the one before, by id; the most promising of the others are encoded.
     """
-    asked, about = set(stems(heard.text, reading)), _about(heard, agent, reading)
+    asked, about = set(stems(heard.text[-LONGEST_READ:], reading)), _about(heard, agent, reading)
     texts = [one.text for one in said]
-    shared = [len(asked.intersection(words)) for words in [stems(text, reading) for text in texts]]
+    shared = [len(asked.intersection(words)) for words in [stems(text[:LONGEST_READ], reading) for text in texts]]
     worth = np.array(
         [
             COVER * common / max(len(asked), 1)

@@ -17,6 +17,7 @@ from ld_agent.languages.dates import Dates, Form, Relative, RelativeKind
 from ld_agent.languages.numbers import chinese_number, numbers
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.dates import dates_named
+from ld_agent.text import LONGEST_READ
 from ld_agent.types import Utterance
 
 EXACT_DAYS = 7
@@ -27,6 +28,7 @@ WEEKEND = 5  # its first day, counted from Monday
 Resolved = tuple[Form, date] | None
 Times = frozenset[tuple[Form, date]]
 """Each with the form in which it is written, and its first day."""
+CLAUSE = 300  # characters before and after a time that may be its clause
 NEAR = 5  # words between a verb and its time
 
 
@@ -44,8 +46,10 @@ def dated(text: str, at: datetime, reading: Reading, lines: Sequence[str] | None
     "On 13 March 2026 we're flying home."
     """
     today = at.date()
-    believed = None if lines is None else frozenset(time for line in lines for time in _times(line, today, reading))
-    return _dated(text, today, reading, believed)
+    believed = (
+        None if lines is None else frozenset(t for line in lines for t in _times(line[:LONGEST_READ], today, reading))
+    )
+    return _dated(text[:LONGEST_READ], today, reading, believed) + text[LONGEST_READ:]
 
 
 def as_dated(passages: Sequence[Sequence[Utterance]], reading: Reading, now: datetime) -> list[tuple[Utterance, ...]]:
@@ -67,7 +71,8 @@ def aged(text: str, at: datetime, now: datetime, reading: Reading) -> str:
     years = now.year - at.year - ((now.month, now.day) < (at.month, at.day))
     if years > 0:
         for relative in (dates.relative for dates in reading.dates if dates.relative and dates.relative.ages):
-            text = relative.age(at.year).sub(partial(_with_present_age, years=years, written=relative.aged), text)
+            present = partial(_with_present_age, years=years, written=relative.aged)
+            text = relative.age(at.year).sub(present, text[:LONGEST_READ]) + text[LONGEST_READ:]
     return text
 
 
@@ -86,7 +91,7 @@ def held(text: str, at: datetime, reading: Reading) -> tuple[datetime | None, da
     Args:
         at: when it was said, aware.
     """
-    text = dated(text, at, reading)
+    text = dated(text[:LONGEST_READ], at, reading)
     period = only_date(text, at, reading)
     if period is None:
         return None, None
@@ -105,7 +110,7 @@ def only_date(text: str, at: datetime, reading: Reading) -> tuple[datetime, date
     Args:
         at: when it was said, aware.
     """
-    named = {(period.start, period.end) for period in dates_named(dated(text, at, reading), at, reading)}
+    named = {(period.start, period.end) for period in dates_named(dated(text[:LONGEST_READ], at, reading), at, reading)}
     if len(named) != 1:
         return None
     start, end = named.pop()
@@ -219,10 +224,11 @@ class _Said:
     def tense(self) -> int:
         """1: the clause is about what is to come, -1: about what has been, 0: unsure."""
         whole, start, end = self.match.string, self.match.start(), self.match.end()
+        first, last = max(start - CLAUSE, 0), end + CLAUSE
         clause = re.compile(self.relative.clause)
-        begin = max((border.end() for border in clause.finditer(whole, 0, start)), default=0)
-        border = clause.search(whole, end)
-        before, after = whole[begin:start], whole[end : border.start() if border else len(whole)]
+        begin = max((border.end() for border in clause.finditer(whole, first, start)), default=first)
+        border = clause.search(whole, end, last)
+        before, after = whole[begin:start], whole[end : border.start() if border else last]
         asked = border is not None and border.group().startswith(("?", "？"))
         if asked or re.search(self.relative.unclear, before + " " + after):
             return 0

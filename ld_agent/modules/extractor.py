@@ -9,20 +9,20 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from ld_agent.backbones.base import Completion, Message
 from ld_agent.languages.reading import Reading
 from ld_agent.modules.base import Models
 from ld_agent.modules.listed_traits import listed_traits
 from ld_agent.steps import Steps, run
-from ld_agent.text import EAST_ASIAN, HANGUL, first_paragraph, halves, stems_of, words_of
+from ld_agent.text import EAST_ASIAN, HANGUL, LONGEST_READ, first_paragraph, halves, stems_of, words_of
 
-FIRST_PERSON = re.compile(r"(?:I|My|We|Our)\b|[^a-zA-Z]*\Z")
-CODE = re.compile(r"[{}]|</?[a-z]\w*[=/>]|\w\(\s*\w*\s*=|\"\s*:|\\u[0-9a-f]{4}", re.IGNORECASE)
+FIRST_PERSON = re.compile(r"\A(?:(?:I|My|We|Our)\b|[^a-zA-Z]*\Z)")
+CODE = re.compile(r"[{}]|</?[a-z]\w*[=/>]|\w\(\s*+(?:\w++\s*+)?=|\"\s*:|\\u[0-9a-f]{4}", re.IGNORECASE)
 MARKER = re.compile(
     r"(?:^|\s)\W{0,6}(?:extracted |personal |the )?(?:traits?|facts|answer|persona)(?: about the (?:person|speaker))?"
-    r"\s*(?:are|is)?[\s*_]*:",
+    r"\s*+(?:are|is)?[\s*_]*+:",
     re.IGNORECASE,
 )
 NEXT_EXAMPLE = re.compile(
@@ -31,7 +31,8 @@ NEXT_EXAMPLE = re.compile(
 )
 THOUGHT = re.compile(r"\bthought\s*:", re.IGNORECASE)
 PREFIX = re.compile(
-    r"^(?:[-*•>\s\"'“”‘’]+|\(?\d{1,2}[.):](?=[^\d\s])|\(?\d{1,2}[.):]\s+|traits?\s*\d*\s*:\s*|(?:the speaker|speaker)\s*:\s*)+",
+    r"^(?:[-*•>\s\"'“”‘’]+|\(?\d{1,2}[.):](?=[^\d\s])|\(?\d{1,2}[.):]\s+|traits?\s*+(?:\d++\s*+)?:\s*"
+    r"|(?:the speaker|speaker)\s*:\s*)+",
     re.IGNORECASE,
 )
 INLINE_NUMBER = re.compile(r"\s\(?\d{1,2}[.)]\s+(?=[\"'“]?[A-Z])")
@@ -40,7 +41,9 @@ INTERJECTION = re.compile(
 )  # "no" and "so" without a comma carry meaning: "no kids", "so far"
 BORDER = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|[。！？；;|•\n]+")
 ABBREVIATION = re.compile(r"\b(?:[A-Z]|dr|mr|mrs|ms|st|prof|jr|sr|vs|etc|approx|e\.g|i\.e|a\.m|p\.m)\.$", re.IGNORECASE)
-UNFINISHED = re.compile(r"[^.!?。！？\n]*\Z")  # a last sentence that the bound on new tokens cut off
+UNFINISHED = re.compile(
+    r"(?<![^.!?。！？\n])[^.!?。！？\n]*+\Z"
+)  # a last sentence that the bound on new tokens cut off
 LONGEST_PROMPT = 1024  # tokens: longer inputs yield no more traits, and time grows quadratically
 SHORTEST_PART = 64  # characters
 LONGEST_BEFORE = 240  # characters of the previous utterance: its end, where a question would be
@@ -190,9 +193,9 @@ def _introduced(answer: str, reasoned: bool, reading: Reading) -> str:
     if reasoned and not markers:
         return ""
     text = first_paragraph(text[markers[-1 if reasoned else 0].end() :] if markers else text)
-    if reading.pattern("nothing").fullmatch(re.sub(r"^\W+|\W+$", "", unicodedata.normalize("NFKC", text))):
+    if reading.pattern("nothing").fullmatch(re.sub(r"^\W+|(?<!\W)\W+$", "", unicodedata.normalize("NFKC", text))):
         return ""
-    return INLINE_NUMBER.sub("\n", text) if re.match(r"\W*\d{1,2}[.)]", text) else text
+    return INLINE_NUMBER.sub("\n", text) if re.match(r"\A\W*+\d{1,2}[.)]", text) else text
 
 
 def _sentences(line: str) -> list[str]:
@@ -221,10 +224,16 @@ def _tidied(sentence: str, reading: Reading) -> str | None:
     return text[0].upper() + text[1:] + ("。" if wide else ".")
 
 
+@lru_cache(64)
+def _said(utterance: str, reading: Reading) -> frozenset[str]:
+    """The stems of an utterance, of which an answer has several traits."""
+    return frozenset(stems_of(utterance, reading))
+
+
 def grounded(trait: str, utterance: str, reading: Reading) -> bool:
     """Whether a trait shares a content word with the utterance; forms of one stem count as one word.
 
     A trait without Latin letters is accepted, because its words cannot be separated here.
     """
-    said, stems = stems_of(utterance, reading), stems_of(trait, reading)
+    said, stems = _said(utterance[:LONGEST_READ], reading), stems_of(trait, reading)
     return any(stem in said for stem in stems) or not re.search(r"[a-zA-Z]", trait)

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 _OBJECT_OR_LIST = re.compile(r"\{\s*(?:['\"]|\}|\Z)|\[\s*[\[{\"\]]")
-_INTRODUCED = re.compile(r"(?:.*[:>])?\W*(?:json)?\W*", re.DOTALL | re.IGNORECASE)
+_INTRODUCED = re.compile(r"\A(?:.*[:>])?+\W*+(?:json)?+\W*+", re.DOTALL | re.IGNORECASE)
 _KEYS = ("traits", "trait", "facts", "fact", "personas", "persona", "persona_traits", "personality_traits")
 _ENDINGS = ("", "]", "}", "]}", '"]', '"}', '"]}')
 """What may be missing at the end of a truncated answer."""

@@ -13,7 +13,9 @@ from ld_agent.languages import ENGLISH, Language, stock_phrases
 from ld_agent.text import words_of
 from ld_agent.types import Utterance
 
-DECISION = re.compile(r"(?:^|\n|(?<=[.!?…\"'”)。！？]))[\s<*_\[(#-]*(?:remember|decision)[\s>*_\])]*:", re.IGNORECASE)
+DECISION = re.compile(
+    r"(?:^|\n|(?<=[.!?…\"'”)。！？]))[\s<*_\[(#-]{0,40}+(?:remember|decision)[\s>*_\])]{0,40}+:", re.IGNORECASE
+)
 """The beginning of a decision: on a separate line, or after a sentence."""
 SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*(?=.)")
 BORDER = re.compile(r"(?:^|[\n。.!?！？…”’」』\"'])[\s*#\-【\[（(]*")
@@ -23,8 +25,8 @@ FEWEST_REPEATED = 4
 CJK = "\u2e80"
 """The first character of scripts that write no blanks between words."""
 COMING = re.compile(
-    r"(?:^|\n|(?<=[.!?…\"'”)。！？]))[\s<*_\[(#-]*(?:"
-    r"r(?:e(?:m(?:e(?:m(?:b(?:er?)?)?)?)?)?)?|d(?:e(?:c(?:i(?:s(?:i(?:on?)?)?)?)?)?)?)?[\s>*_\])]*$",
+    r"(?:^|\n|(?<=[.!?…\"'”)。！？]))[\s<*_\[(#-]{0,40}+(?:"
+    r"r(?:e(?:m(?:e(?:m(?:b(?:er?)?)?)?)?)?)?|d(?:e(?:c(?:i(?:s(?:i(?:on?)?)?)?)?)?)?)?[\s>*_\])]{0,40}$",
     re.IGNORECASE,
 )
 """An end of a text that may become the beginning of a decision."""
@@ -33,7 +35,7 @@ COMING = re.compile(
 def decision(answer: str) -> bool | None:
     """Parse whether the utterance is worth remembering; None: the answer does not say."""
     decisions = list(DECISION.finditer(answer))
-    verdict = re.match(r"\W*(yes|no)\b", answer[decisions[-1].end() :], re.IGNORECASE) if decisions else None
+    verdict = re.match(r"\A\W*+(yes|no)\b", answer[decisions[-1].end() :], re.IGNORECASE) if decisions else None
     return None if verdict is None else verdict.group(1).casefold() == "yes"
 
 
@@ -53,7 +55,7 @@ def reply_text(
         rf"^\W*(?:{re.escape(agent)}|reply|response)\W{{0,2}}?\s*[:：][\s*]*", "", answer.strip(), flags=re.IGNORECASE
     )
     for name in speakers:
-        text = re.split(rf"\n\W*{re.escape(name)}\W{{0,2}}?\s*[:：]", text)[0]
+        text = re.split(rf"\n\W{{0,40}}{re.escape(name)}\W{{0,2}}?\s*[:：]", text)[0]
     text = re.split(r"</?(?:utterance|conversation|memory|traits)>", text)[0].strip()
     if len(text) > 1 and text[0] == text[-1] == '"':
         text = text[1:-1].strip()

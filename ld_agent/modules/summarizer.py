@@ -23,11 +23,11 @@ from ld_agent.languages.reading import Reading
 from ld_agent.modules.base import Models
 from ld_agent.prompts import as_name
 from ld_agent.steps import Steps, run
-from ld_agent.text import SENTENCE_END, first_paragraph, halves, stems_of, whole_sentences, words_of
+from ld_agent.text import LONGEST_READ, SENTENCE_END, first_paragraph, halves, stems_of, whole_sentences, words_of
 from ld_agent.types import Session, Utterance
 
 MARKS = re.compile(r"^[\s\"'*#\-]*")
-LIST_MARK = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+", re.MULTILINE)
+LIST_MARK = re.compile(r"^[^\S\n]*+(?:[-*•]|\d{1,2}[.)])\s+", re.MULTILINE)
 T = TypeVar("T")
 FEWEST_WORDS = 3
 LONGEST_SUMMARY, LONGEST_JOINED = 2_000, 10_000  # characters; of a substitute for failed merges
@@ -263,7 +263,7 @@ def is_summary(text: str, part: Sequence[Utterance], reading: Reading) -> bool:
     speakers = {u.speaker for u in part}
     if len(text) > LONGEST_SUMMARY or any(text.startswith(f"{as_name(speaker)}:") for speaker in speakers):
         return False
-    return _plausible(text, " ".join([*speakers, *(u.text for u in part)]), reading)
+    return _plausible(text, " ".join([*speakers, *(u.text[:LONGEST_READ] for u in part)]), reading)
 
 
 def _plausible(text: str, source: str, reading: Reading) -> bool:

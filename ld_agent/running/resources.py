@@ -31,6 +31,7 @@ from ld_agent.modules.base import MODULES, Models
 from ld_agent.modules.summarizer import Summarizer
 from ld_agent.running.collector import Collectors
 from ld_agent.storage.opening import open_store
+from ld_agent.text import LONGEST_READ
 
 CHECKED = "en"
 """The language of the learned check."""
@@ -158,8 +159,8 @@ class Resources:
         )
 
     def query(self, text: str, at: datetime) -> Query:
-        """Return the query for a text: its vector and topics."""
-        [topics] = self.topics.extract([text])
+        """Return the query for a text: its vector, and the topics of its end."""
+        [topics] = self.topics.extract([text[-LONGEST_READ:]])
         return Query(text, self.encoder.encode_query(text), topics, at)
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ def shown(address: str | Path) -> str:
     rest = re.sub(r"(?i)((?:ssl)?password=)[^&]*", r"\1…", rest)
     netloc, slash, path = rest.partition("/")
     if "@" not in netloc:  # a "/", "?" or "#" of a password that is not percent-encoded ends the host's part too early
-        netloc, slash, path = (rest, "", "") if re.search(r"^[^/?@]*:[^@]*@", rest) else (netloc, slash, path)
+        netloc, slash, path = (rest, "", "") if re.search(r"^[^/?@:]*:[^@]*@", rest) else (netloc, slash, path)
     user, at, host = netloc.rpartition("@")
     name, colon, _ = user.partition(":")
     return f"{scheme}://{name}{colon and ':…'}{at}{host}{slash}{path}"

@@ -38,11 +38,18 @@ MOST = len(ascii_uppercase)
 MODULE = "judge"
 REASONED, BARE = 160, 8  # new tokens of a verdict with and without a reason
 BRACKETS = re.compile(r"\[\[\s*(\w+)\s*\]\]")
-LABEL = r"(?:(?:the |my )?(?:best |final )?(?:score|rating|verdict|option|choice|answer|digit|letter|number)\s*(?:is\b|:)?\s*)?"
-WHOLE_NUMBER = re.compile(
-    rf"[^\w-]*{LABEL}[^\w-]*(\d{{1,3}})(?![\d.,]*\d)(?:\s*/\s*\d+)?\s*(?:$|[.)\n:*\]]|-\s)", re.IGNORECASE
+LABEL = (
+    r"(?:(?:the |my )?(?:best |final )?(?:score|rating|verdict|option|choice|answer|digit|letter|number)"
+    r"\s*+(?:(?:is\b|:)\s*+)?)?"
 )
-LETTER = re.compile(rf"\W*{LABEL}\W*\b([A-Z])\b\W*(?:$|[.)\n:*\]]|is (?:the )?(?:better|best|closest))", re.IGNORECASE)
+WHOLE_NUMBER = re.compile(
+    rf"[^\w-]{{0,40}}+{LABEL}[^\w-]{{0,40}}+(\d{{1,3}})(?![\d.,]{{0,40}}\d)(?:\s*/\s*\d+)?\s*(?:$|[.)\n:*\]]|-\s)",
+    re.IGNORECASE,
+)
+LETTER = re.compile(
+    rf"\W{{0,40}}+{LABEL}\W{{0,40}}+\b([A-Z])\b\W{{0,40}}(?:$|[.)\n:*\]]|is (?:the )?(?:better|best|closest))",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)

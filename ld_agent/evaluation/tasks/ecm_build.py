@@ -32,8 +32,8 @@ FEWEST_LINES = 4  # of a dialogue worth continuing
 START = datetime(2024, 1, 1, 12, tzinfo=UTC)
 CHAT_LINES = 6  # before a request
 PACE = timedelta(seconds=30)
-QUESTION = re.compile(r"^\W*question\W*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
-ANSWER = re.compile(r"^\W*answer\W*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
+QUESTION = re.compile(r"^\W{0,40}question\W{0,40}:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
+ANSWER = re.compile(r"^\W{0,40}answer\W{0,40}:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
 QUOTES = re.compile('["“”]')
 SAID = re.compile(r"^\W*(user|assistant)\W*:\s*(.+)$", re.IGNORECASE)
 

@@ -34,7 +34,7 @@ LOST = ("not_stored", "not_recalled", "not_in_prompt", "ignored")
 """Where an answer was lost: the first place that lacks it."""
 
 _CLAUSE = re.compile(
-    r"(?<=[.!?;])\s+|(?<=[。！？；])|[，,](?=但|不过)|,?\s+\b(?:but|however|though)\b,?\s+", re.IGNORECASE
+    r"(?<=[.!?;])\s+|(?<=[。！？；])|[，,](?=但|不过)|(?<!\s),?\s++\b(?:but|however|though)\b,?\s+", re.IGNORECASE
 )
 _INVITING = re.compile(
     r"\b(?:tell me|let me know|remind me|sorry|apologi[sz]e|love to (?:hear|know)|share)\b", re.IGNORECASE

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.dates import Period, periods
 from ld_agent.memory.index.snapshot import Arrays, as_array, as_texts, packed, unpacked
-from ld_agent.text import terms_of
+from ld_agent.text import LONGEST_READ, terms_of
 
 SATURATION = 1.2  # k1: how quickly repetitions of a word saturate
 LENGTH = 0.75  # b: how much long records are penalised
@@ -82,6 +82,7 @@ def question(text: str, at: datetime, speakers: Iterable[str], reading: Reading)
     Args:
         at: when it is asked; "last May" is relative to it.
     """
+    text = text[-LONGEST_READ:]
     patterns, names = _named(tuple(sorted(set(speakers))), reading)
     named = [name for name, pattern in patterns if pattern.search(text)]
     return Question(

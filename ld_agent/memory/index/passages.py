@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
 from ld_agent.memory.index.lexical import stems
+from ld_agent.text import LONGEST_READ
 from ld_agent.types import Utterance
 
 Floats = NDArray[np.floating]
@@ -141,7 +142,7 @@ def passages_of(
         result.append(
             Passages(
                 tuple(u.speaker for u in said),
-                tuple(tuple(stems(f"{u.speaker} {u.text}", reading)) for u in said),
+                tuple(tuple(stems(f"{u.speaker} {u.text[:LONGEST_READ]}", reading)) for u in said),
                 tuple(tuple(stems(sentence, reading)) for sentence in sentences),
                 PackedVectors.of(vectors[start : start + count]),
             )

@@ -37,13 +37,13 @@ LABELS = {
     "knowledge": "note",
 }
 _LABEL = re.compile(
-    rf"(?:^|\n|(?<=[.!?,\"}}])\s|(?<=\{{))[\s<*#\-_\[\"'{{]*(?:\d{{1,2}}[.)]\s*)?(?:the\s+)?({'|'.join(LABELS)})"
+    rf"(?:^|\n|(?<=[.!?,\"}}])\s|(?<=\{{))[\s<*#\-_\[\"'{{]{{0,40}}+(?:\d{{1,2}}[.)]\s*)?(?:the\s+)?({'|'.join(LABELS)})"
     r"(?:[\s>*_\]\"']*:|\s+is\s+that\b)",
     re.IGNORECASE,
 )
 """The beginning of a part: "Note:", in a list, in Markdown or JSON, or "The note is that"."""
-_EMPTY = re.compile(r"\W*(?:none|nan|n/a|nothing|no note)?\W*", re.IGNORECASE)
-_BRACKET, _BULLET = re.compile(r"[\[\]【】]"), re.compile(r"^\s*(?:[-*•–]|\d{1,2}[.)])\s+", re.MULTILINE)
+_EMPTY = re.compile(r"\A\W*+(?:none|nan|n/a|nothing|no note)?+\W*+", re.IGNORECASE)
+_BRACKET, _BULLET = re.compile(r"[\[\]【】]"), re.compile(r"^[^\S\n]*+(?:[-*•–]|\d{1,2}[.)])\s+", re.MULTILINE)
 INSTANT = timedelta(microseconds=1)  # the time resolution of the store
 LONGEST = 600  # characters of one part of a record
 MOST_TOKENS = 160  # of a record: the related lines, and a sentence each of the situation and the note
@@ -228,7 +228,7 @@ def labelled(answer: str) -> dict[str, str]:
 
 def yes_or_no(text: str) -> bool | None:
     """Parse the leading yes or no of a text; None: neither."""
-    match = re.match(r"\W*(yes|no)\b", text, re.IGNORECASE)
+    match = re.match(r"\A\W*+(yes|no)\b", text, re.IGNORECASE)
     return None if match is None else match.group(1).casefold() == "yes"
 
 

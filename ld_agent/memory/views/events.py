@@ -16,6 +16,7 @@ from ld_agent.memory.when import dated
 from ld_agent.modules.summarizer import Summary, is_noted
 from ld_agent.steps import Steps
 from ld_agent.storage.rows import Draft
+from ld_agent.text import LONGEST_READ
 from ld_agent.types import Recalled, Session, Utterance
 
 MOST_READ = 2000
@@ -65,7 +66,7 @@ class EventView(View):
         events."""
         context = self.context
         texts = [
-            "\n".join([*(u.text for u in _spread(s.utterances)), o.text])
+            "\n".join([*(u.text[:LONGEST_READ] for u in _spread(s.utterances)), o.text])
             for s, o in zip(sessions, summaries, strict=True)
         ]
         topics = context.topics.extract(texts)

@@ -30,11 +30,11 @@ from ld_agent.storage.rows import Draft
 from ld_agent.types import Recalled, Session, Utterance
 
 MEMO = re.compile(
-    r"^\W*(?:\d{1,3}[.)]\s+)?\W*(\d{1,4})\]?(?:\s*(?:-|–|—|~|至|到|to)\s*\[?(\d{1,4}))?[\s\]]*[|｜]([^|｜\n]+)[|｜]([^|｜\n]+)",
+    r"^\W{0,20}+(?:\d{1,3}[.)]\s+)?\W{0,20}+(\d{1,4})\]?(?:\s*(?:-|–|—|~|至|到|to)\s*\[?(\d{1,4}))?[\s\]]*[|｜]([^|｜\n]+)[|｜]([^|｜\n]+)",
     re.MULTILINE,
 )
 NUMBERS = re.compile(
-    r"^\W*(?:(?:notes?|numbers?|and)\b\W*)*(\d{1,4}(?:(?:\s|[,，、#;；&]|和|and\b)+\d{1,4})*)[^\w\n]*$",
+    r"^\W{0,20}(?:(?:notes?|numbers?|and)\b\W{0,20}){0,20}(\d{1,4}(?:(?:\s|[,，、#;；&]|和|and\b){1,20}+\d{1,4})*+)[^\w\n]*+$",
     re.IGNORECASE | re.MULTILINE,
 )
 """A line that contains only numbers; one that continues with words repeats the list."""

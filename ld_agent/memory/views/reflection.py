@@ -15,7 +15,7 @@ from ld_agent.steps import Steps
 from ld_agent.types import Recalled
 
 _ANSWER = re.compile(r"\b(enough|missing)\b\W*?:\s*([^\n]*)", re.IGNORECASE)
-_NONE = re.compile(r"\W*(?:none|nothing|0)\b", re.IGNORECASE)
+_NONE = re.compile(r"\A\W*+(?:none|nothing|0)\b", re.IGNORECASE)
 MOST_KEYWORDS = 10
 MOST_TOKENS = 48  # tokens of an answer: one line of numbers or keywords
 LONGEST_KEYWORD = 60  # characters; anything longer is a sentence

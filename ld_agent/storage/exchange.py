@@ -20,7 +20,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,6 +32,9 @@ from ld_agent.storage.opening import open_store
 from ld_agent.storage.rows import COLUMNS, StoredConversation
 from ld_agent.storage.store import Store
 from ld_agent.types import iso
+
+AHEAD = timedelta(days=1)
+"""How far the clock of the machine that made an export may be ahead."""
 
 # ---- export
 
@@ -90,7 +93,7 @@ def import_file(store: Store, path: Path) -> int:
     """
     try:
         with path.open("rb") as lines, store.writing(None):
-            return Import(store, path).take_all(lines)
+            return Import(store, path, latest=datetime.now(UTC) + AHEAD).take_all(lines)
     except OSError as exc:
         raise DataFileError(path, None, f"cannot be read ({exc}); give an export of `ld-agent memory export`") from exc
 
@@ -122,13 +125,15 @@ def import_into(place: str | Path, source: Path, redact: str | None = None) -> i
     return count
 
 
-def import_lines(store: Store, lines: Iterable[bytes], source: str, conversation_id: str) -> None:
-    """Import an export of one conversation under another id, atomically.
+def import_lines(
+    store: Store, lines: Iterable[bytes], source: str, conversation_id: str, latest: datetime | None = None
+) -> None:
+    """Import an export of one conversation under another id, atomically; ``latest`` as for `Import`.
 
     Raises: as `import_file`; DataFileError also for more or fewer conversations.
     """
     with store.writing(None):
-        if (count := Import(store, source, conversation_id).take_all(lines)) != 1:
+        if (count := Import(store, source, conversation_id, latest).take_all(lines)) != 1:
             raise DataFileError(source, None, f"holds {count} conversations; give an export of one")
 
 

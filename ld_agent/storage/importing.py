@@ -61,8 +61,8 @@ class _Conversation:
     """Whether each session is closed, by number."""
     utterances: set[str] = field(default_factory=set)
     traits: set[str] = field(default_factory=set)
-    replacements: set[str] = field(default_factory=set)
-    """The ids of traits that supersede others."""
+    superseded: dict[str, str] = field(default_factory=dict)
+    """The trait that supersedes each, by id."""
     ends_given: bool = True
     """Whether superseded traits say when they ended; older exports do not."""
     threads: dict[int, str] = field(default_factory=dict)
@@ -79,10 +79,11 @@ class Import:
     Args:
         path: how errors name the file.
         name: store its only conversation under this id; None: all conversations under theirs.
+        latest: no session that has not ended may have later lines, as it would not end before that; None: any may.
     """
 
-    def __init__(self, store: Store, path: Path | str, name: str | None = None) -> None:
-        self._store, self._path, self._name = store, path, name
+    def __init__(self, store: Store, path: Path | str, name: str | None = None, latest: datetime | None = None) -> None:
+        self._store, self._path, self._name, self._latest = store, path, name, latest
         self._conversation: _Conversation | None = None
         self._counts: Counter[str] = Counter()
         self._version = self._ended = 0
@@ -92,7 +93,7 @@ class Import:
         number = 0
         for number, line in enumerate(lines, 1):
             with self._named(number):
-                self._take(number, json.loads(line.decode("utf-8")))
+                self._take(number, json.loads(line.decode("utf-8"), parse_constant=_number))
         if number == 0:
             raise DataFileError(self._path, None, "is empty; give an export of `ld-agent memory export`")
         with self._named(number):
@@ -173,8 +174,10 @@ class Import:
             raise ValueError(
                 f"the conversation has {taken.counters['utterances']} utterances, but {len(taken.utterances)} lines of them"
             )
-        if unknown := taken.replacements - taken.traits:
+        if unknown := set(taken.superseded.values()) - taken.traits:
             raise ValueError(f"a trait is superseded by {min(unknown)}, which is missing")
+        if circle := _circle(taken.superseded):
+            raise ValueError(f"the trait {circle} is superseded by itself, through others")
         if not taken.ends_given:
             shelf = self._store.personas(taken.key)
             traits = {trait.id: trait for trait, _ in shelf.traits()}
@@ -202,6 +205,8 @@ class Import:
             raise ValueError(f"its session {values['session']} has no session line")
         if kind == "utterance":
             _check_utterance(taken, values)
+            if self._latest and values["at"] > self._latest and not taken.sessions[values["session"]]:
+                raise ValueError(f"utterance {values['id']}, in a session that has not ended, is still to come")
         elif kind in ("observed", "record", "trait", "recall"):
             said = [row.get("utterance")]
             learned = [row.get("source"), values.get("ended_by")]
@@ -212,8 +217,28 @@ class Import:
         if kind == "trait":
             taken.traits.add(values["id"])
             if values["superseded_by"] is not None:
-                taken.replacements.add(values["superseded_by"])
+                taken.superseded[values["id"]] = values["superseded_by"]
                 taken.ends_given &= "holds_until" in row
+
+
+def _number(name: str) -> float:
+    if name == "NaN":
+        raise ValueError("NaN is not a number")
+    return float(name)
+
+
+def _circle(superseded: Mapping[str, str]) -> str:
+    """A trait that supersedes itself, through others or at once; "": there is none."""
+    settled = set[str]()
+    for trait in superseded:
+        passed = set[str]()
+        while trait in superseded and trait not in settled:
+            if trait in passed:
+                return trait
+            passed.add(trait)
+            trait = superseded[trait]
+        settled |= passed
+    return ""
 
 
 def _check_session(taken: _Conversation, values: Mapping[str, Any]) -> None:

@@ -387,7 +387,7 @@ class ServerSection(Section):
 
     Attributes:
         concurrency: requests that are worked on at once; more are refused with 429.
-        rate: requests per minute of one key, or of one address without keys, unless the key has its own rate.
+        rate: requests per minute of one key that has no rate of its own or, without keys, of everybody on this machine.
         patience: seconds that a client may take to send its request, or to read on.
         tidy: seconds between looking for sessions that have ended and for work that a server left pending.
         cors: origins of web pages that may call the server from a browser, such as https://chat.example.org.

@@ -16,7 +16,7 @@ from ld_agent import __version__
 from ld_agent.agent import Agent
 from ld_agent.server import errors, memory, metrics, page
 from ld_agent.server.errors import ErrorBody
-from ld_agent.server.limits import Bodies, Places, Rates
+from ld_agent.server.limits import ATTEMPTS, Bodies, Places, Rates
 from ld_agent.server.logins import Logins
 from ld_agent.server.logs import Logged
 from ld_agent.server.metrics import Metrics
@@ -51,7 +51,8 @@ def create_app(agents: Mapping[str, Agent], failed: Callable[[BaseException], No
         description="An agent that remembers people for months, through OpenAI's protocol, and its memory.",
     )
     app.state.service, app.state.started = service, int(time.time())
-    app.state.rates, app.state.places = Rates(settings.rate), Places(settings.concurrency)
+    app.state.rates, app.state.attempts = Rates(settings.rate), Rates(ATTEMPTS)
+    app.state.places = Places(settings.concurrency)
     app.state.metrics = Metrics()
     service.count_tokens = app.state.metrics.count_tokens
     app.state.logins = Logins(service.keys)

@@ -1,6 +1,7 @@
-"""Closes connections of clients that send nothing, send a request's head one byte at a time, or do not read their answer.
+"""Closes connections that are too many, and those of clients that send nothing, send a request's head one byte at a time, or do
+not read their answer.
 
-uvicorn waits for them forever. The limit for bodies is in `ld_agent.server.limits`.
+uvicorn takes any number and waits for them forever. The limit for bodies is in `ld_agent.server.limits`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,9 @@ from __future__ import annotations
 import asyncio
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+CONNECTIONS = 800
+"""At once; more are closed. Most systems give a process 1024 files."""
 
 
 def patient(seconds: float) -> type[asyncio.Protocol]:
@@ -28,7 +32,10 @@ class PatientProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._look_later()
+        if len(self.connections) > CONNECTIONS:
+            transport.abort()
+        else:
+            self._look_later()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._next is not None:

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from ld_agent.errors import BackboneError, ConversationBusyError, InputError, LDAgentError, ModelError
 
 log = logging.getLogger("ld_agent.server")
-BRANCH = re.compile(r"(body|query|path|header|constrained-str|list\[.*|[A-Z]\w*)$")
+BRANCH = re.compile(r"\A(body|query|path|header|constrained-str|list\[.*|[A-Z]\w*)$")
 """Parts of a problem's location in pydantic that are not names of fields."""
 
 
@@ -88,7 +88,8 @@ def as_api_error(exc: Exception) -> ApiError:
         text = f"the model failed: {exc}; the message is stored, and sending it again is safe"
         return ApiError(502, text, "model_failed")
     if isinstance(exc, LDAgentError):
-        return ApiError(503, str(exc), "store_failed", headers=SOON)
+        log.error("the store failed: %s", exc.__cause__ or type(exc).__name__)  # the message names people
+        return ApiError(503, "the store failed; the server's log has the details", "store_failed", headers=SOON)
     log.error("unexpected error", exc_info=exc)
     return ApiError(500, f"unexpected {type(exc).__name__}; the server's log has the details", "internal_error")
 

@@ -180,14 +180,18 @@ def is_loopback(host: str | None) -> bool:
         return name.casefold() == "localhost"
 
 
+def address_of(request: Request) -> str:
+    """The address that a request comes from."""
+    return request.client.host if request.client else ""
+
+
 def identified(request: Request) -> Caller:
     """Identify the caller, or refuse: with 401 without a valid key where keys are in use; with 403 where there are none and
     the call comes from another machine, or from another site through a browser on this one."""
     keys = request.app.state.service.keys
     if not keys.in_use():
         origin = request.headers.get("origin", "")
-        client = request.client.host if request.client else ""
-        local = is_loopback(request.headers.get("host")) and is_loopback(client)
+        local = is_loopback(request.headers.get("host")) and is_loopback(address_of(request))
         if not local or (origin and not is_loopback(origin.partition("//")[2])):
             text = (
                 "this server has no keys and answers only on its own machine; create a key with `ld-agent keys create`"

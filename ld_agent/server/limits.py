@@ -7,21 +7,32 @@ import time
 from collections.abc import Callable
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ld_agent.server.errors import SOON, ApiError
-from ld_agent.server.identity import Caller
+from ld_agent.errors import LDAgentError
+from ld_agent.server.errors import SOON, ApiError, as_api_error
+from ld_agent.server.identity import Caller, identified
+from ld_agent.server.logins import NotLoggedInError
 
 JSON_METHODS = ("POST", "PUT", "PATCH")
 MOST = 16 * 2**20
 """Maximum number of bytes of a body."""
+MOST_OF_STRANGER = 2**16
+"""The same of a form by somebody who is not logged in."""
 DRAINED = 64 * 2**20
 """Bytes of an oversized body that are read and discarded, so that the client receives the error."""
 
 
+ATTEMPTS = 20
+"""Attempts to log in, per minute and address."""
+BUCKETS = 10_000
+"""Keys and addresses whose requests are counted, before those that sent none for a minute are forgotten."""
+
+
 class Bodies:
-    """ASGI middleware that reads each body, within its limits, before anything else sees the request.
+    """ASGI middleware that reads each body, within its limits, before anything else sees the request but its key.
 
     Args:
         patience: seconds for the whole body.
@@ -36,17 +47,19 @@ class Bodies:
             return
         try:
             _check_content_type(scope)
-            body = await asyncio.wait_for(self._read(receive), self._patience)
-        except (TimeoutError, ApiError) as exc:
+            most = _most(scope) if scope["method"] in JSON_METHODS else MOST
+            body = await asyncio.wait_for(self._read(receive, most), self._patience)
+        except (TimeoutError, ApiError, LDAgentError) as exc:
             slow = ApiError(408, f"the request did not arrive within {self._patience:g} seconds", "too_slow")
-            error = exc if isinstance(exc, ApiError) else slow
-            await JSONResponse(error.body, error.status, {"Connection": "close"})(scope, receive, send)
+            error = slow if isinstance(exc, TimeoutError) else as_api_error(exc)
+            headers = {**(error.headers or {}), "Connection": "close"}
+            await JSONResponse(error.body, error.status, headers)(scope, receive, send)
         else:
             if body is not None:
                 await self._app(scope, _replayed(body, receive), send)
 
-    async def _read(self, receive: Receive) -> bytes | None:
-        """The body; None: the client disconnected."""
+    async def _read(self, receive: Receive, most: int) -> bytes | None:
+        """The body, of at most so many bytes; None: the client disconnected."""
         parts, size, more = list[bytes](), 0, True
         while more:
             message = await receive()
@@ -54,11 +67,24 @@ class Bodies:
                 return None
             part, more = message.get("body", b""), message.get("more_body", False)
             size += len(part)
-            if size <= MOST:
+            if size <= most:
                 parts.append(part)
             elif not more or size > DRAINED:
-                raise ApiError(413, f"the body has more than {MOST} bytes; send less", "body_too_large")
+                raise ApiError(413, f"the body has more than {most} bytes; send less", "body_too_large")
         return b"".join(parts)
+
+
+def _most(scope: Scope) -> int:
+    """The limit of a body; a stranger is refused before it takes memory, or has little."""
+    request = Request(scope)
+    if scope["path"].startswith("/v1/"):
+        identified(request)
+        return MOST
+    try:
+        request.app.state.logins.find(request)
+    except (ApiError, NotLoggedInError):
+        return MOST_OF_STRANGER
+    return MOST
 
 
 def _check_content_type(scope: Scope) -> None:
@@ -96,10 +122,16 @@ class Rates:
 
     def count(self, caller: Caller) -> None:
         """Count a request, or refuse it if the bucket is empty."""
-        rate, now = caller.rate or self._rate, self._clock()
-        tokens, at = self._buckets.get(caller.key, (rate, now))
+        self.count_of(caller.key, caller.rate)
+
+    def count_of(self, whom: str, rate: int | None = None) -> None:
+        """`count` by any name."""
+        rate, now = rate or self._rate, self._clock()
+        if len(self._buckets) > BUCKETS:  # those that are full again say nothing
+            self._buckets = {key: bucket for key, bucket in self._buckets.items() if now - bucket[1] < 60}
+        tokens, at = self._buckets.get(whom, (rate, now))
         tokens = min(rate, tokens + (now - at) * rate / 60)
-        self._buckets[caller.key] = tokens - 1 if tokens >= 1 else tokens, now
+        self._buckets[whom] = tokens - 1 if tokens >= 1 else tokens, now
         if tokens < 1:
             seconds = max(1, round((1 - tokens) * 60 / rate + 0.5))
             text = f"more than {rate} requests per minute; try again in {seconds} s"

@@ -19,6 +19,7 @@ from fastapi.staticfiles import StaticFiles
 from ld_agent.conversation import Conversation
 from ld_agent.server import page_data, talk
 from ld_agent.server.errors import ApiError
+from ld_agent.server.identity import address_of
 from ld_agent.server.logins import NotLoggedInError, fields_of, form_of
 from ld_agent.server.page_frame import HERE, SECURITY, About, Visitor, back, error_page, shown
 from ld_agent.server.service import Known
@@ -64,6 +65,7 @@ async def login_page(request: Request) -> Response:
 async def log_in(request: Request) -> Response:
     if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
         raise ApiError(403, "this log-in comes from another site; open /login here", "cross_site")
+    request.app.state.attempts.count_of(address_of(request))
     fields = await fields_of(request)
     key = request.app.state.service.keys.find(fields.get("key", "").strip())
     if key is None:
@@ -170,7 +172,7 @@ async def search(about: About, q: Annotated[str, Query(max_length=2000)] = "") -
         said = await service.brief(lambda: service.directory.search(whose.key, text, MOST_MATCHES))
     reading = conversation.relation.models.language.reading
     mark = partial(page_data.marked, query=text, reading=reading)
-    return about.show("search.html", q=q, because=why, said=said, mark=mark, tab="search")
+    return await service.brief(lambda: about.show("search.html", q=q, because=why, said=said, mark=mark, tab="search"))
 
 
 @router.get("/people/{person}/replies/{utterance}")
@@ -180,13 +182,15 @@ async def reply(about: About, utterance: str) -> Response:
     conversation = await service.open(whose.id, "")
     hits = explained.recalled if explained else whose.store.recalled_by(whose.key, utterance)
     query = explained.heard.text if explained else ""
-    return about.show(
-        "reply.html",
-        reply=explained,
-        said=whose.store.utterances_by_id(whose.key, [utterance]).get(utterance),
-        because=await service.brief(lambda: page_data.because(whose, conversation, query, hits)),
-        shown=page_data.in_prompt(explained) if explained is not None else set(),
-        tab="about",
+    return await service.brief(
+        lambda: about.show(
+            "reply.html",
+            reply=explained,
+            said=whose.store.utterances_by_id(whose.key, [utterance]).get(utterance),
+            because=page_data.because(whose, conversation, query, hits),
+            shown=page_data.in_prompt(explained) if explained is not None else set(),
+            tab="about",
+        )
     )
 
 
@@ -215,7 +219,7 @@ async def change(about: About, target: str, action: str) -> Response:
     await whose.service.change(whose, target, changes[action])
     if not about.is_part:
         return back(about.request, f"/people/{quote(whose.person, safe='')}")
-    return about.show("_memory.html", memory=await whose.service.brief(lambda: _memory(whose, target)), focus=action)
+    return await whose.service.brief(lambda: about.show("_memory.html", memory=_memory(whose, target), focus=action))
 
 
 def _memory(whose: Known, target: str) -> Any:

@@ -261,11 +261,10 @@ class Service:
         if await asyncio.to_thread(store.find_conversation, conversation_id):
             raise ApiError(409, f"{person!r} already exists; delete that person first", "person_exists")
         try:
-            await asyncio.to_thread(import_lines, store, lines, "the file", conversation_id)
+            latest = self.agent.clock() + AHEAD
+            await asyncio.to_thread(import_lines, store, lines, "the file", conversation_id, latest)
         except DataFileError as exc:
             raise ApiError(400, str(exc), "invalid_export") from exc
-        except StoreError as exc:
-            raise ApiError(409, str(exc), "conflict") from exc
         return (await self.known(conversation_id)).key
 
     async def import_history(self, conversation_id: str, me: str, name: str, content: bytes) -> None:

@@ -77,7 +77,7 @@ async def beside(about: About, utterance: str) -> Response:
     conversation = await service.open(whose.id, "")
     values = await service.brief(lambda: _beside(whose, utterance))
     why = await service.brief(lambda: page_data.because(whose, conversation, values.pop("query"), values.pop("hits")))
-    return about.show("_beside.html", because=why, you=True, utterance=utterance, **values)
+    return await service.brief(lambda: about.show("_beside.html", because=why, you=True, utterance=utterance, **values))
 
 
 def _beside(whose: Known, utterance: str) -> dict[str, Any]:

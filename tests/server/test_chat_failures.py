@@ -111,7 +111,7 @@ async def test_a_resent_request_after_a_lost_connection_gets_a_whole_reply(serve
     left = threading.Event()
     async with served({"generator": cut_short(left)}) as client:
         body = ChatRequest(model="default", messages=[ChatMessage(role="user", content="I keep bees.")])
-        keyed = {"key": "k1", "fingerprint": body.fingerprint}
+        keyed = {"key": "k1", "fingerprint": body.fingerprint(thread)}
         lines = (Line(False, "I keep bees."),)
         await abandoned(client, left, Asked("ann", thread, lines, ReplyOptions(), "default", "chatcmpl-1", **keyed))
         for _ in range(2):

@@ -126,7 +126,7 @@ async def chat_completions(
         whole=whom.whole,
         name=whom.name,
         key=idempotency_key,
-        fingerprint=body.fingerprint,
+        fingerprint=body.fingerprint(whom.thread),
         task=task,
     )
     with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)

@@ -78,10 +78,9 @@ class AgentRequest(BaseModel):
         seed = secrets.randbits(31) if self.seed is None else self.seed
         return ReplyOptions(most, self.temperature, self.top_p, seed, instructions, passed)
 
-    @property
-    def fingerprint(self) -> str:
-        """What distinguishes requests with the same Idempotency-Key."""
-        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()
+    def fingerprint(self, thread: str | None) -> str:
+        """What distinguishes requests, in a thread, with the same Idempotency-Key."""
+        return hashlib.sha256((json.dumps(self.model_dump(), sort_keys=True) + (thread or "")).encode()).hexdigest()
 
     @property
     def format(self) -> dict[str, Any] | None:

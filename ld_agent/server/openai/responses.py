@@ -144,7 +144,7 @@ async def _asked(request: Request, body: ResponseRequest, caller: Caller, idempo
         answer_id,
         name=whom.name,
         key=idempotency_key,
-        fingerprint=body.fingerprint,
+        fingerprint=body.fingerprint(whom.thread),
         kept=conversation is not None,
     )
 

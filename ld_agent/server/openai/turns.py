@@ -38,7 +38,7 @@ class Asked:
         whole: the client always sends the whole chat.
         name: what a new person is called in prompts.
         key: the Idempotency-Key.
-        fingerprint: of the request's body.
+        fingerprint: of the request's body and thread.
         task: a job of the client's own, answered without the agent's instructions.
         kept: the answer is kept for `Answers.find`, with this id.
     """

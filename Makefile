@@ -4,6 +4,7 @@
 #   make chat       talk with the agent; lines may come from a pipe
 #   make test       lint, types and the whole test suite
 #   make test-fast  the tests that take seconds: logic, with scripted backbones and tiny models
+#   make attack     the whole programme of attacks, of which `make test` runs a quick part
 #
 # Options for demo and chat go in ARGS:  make chat ARGS="-c qwen3-0.6b --store me.db"
 # Options for pytest as well:            make test-fast ARGS="tests/memory -x"
@@ -11,7 +12,7 @@
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo chat test test-all test-fast lint style types setup linked clean
+.PHONY: help demo chat test test-all test-fast attack lint style types setup linked clean
 
 PYTHON_HERE := .venv/bin/python
 INSTALL := $(PYTHON_HERE) -m pip --disable-pip-version-check --no-input install --quiet --quiet --progress-bar off
@@ -48,6 +49,10 @@ test-all: $(STAMP)
 
 test-fast: $(STAMP)
 	@$(TESTS) -m "not slow" $(ARGS)
+
+attack: $(STAMP)
+	@ATTACK=whole $(TESTS) --timeout=3600 tests/attack tests/server/test_tenants.py tests/server/test_hostile.py \
+		tests/server/test_document.py tests/test_poisoning.py tests/test_nothing_lost.py $(ARGS)
 
 lint: style types
 

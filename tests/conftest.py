@@ -35,6 +35,7 @@ SLOW = (
     "tests/backbones/test_weights.py",
     "tests/evaluation/test_bert_score.py",
     "tests/test_adapters.py",
+    "tests/attack/",
     # real processes, some of them killed, and installs
     "tests/storage/test_connection.py::test_processes",
     "tests/test_cli_chat.py",

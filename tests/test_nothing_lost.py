@@ -1,6 +1,7 @@
 """Killed with SIGKILL before any SQL statement, a store opens again with all that was acknowledged, and work goes on."""
 
 import json
+import os
 import random
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from ld_agent.storage.sqlite.store import SQLiteStore
 
 TEXTS = ["I keep bees in Lyon.", "I paint the bees.", "I sing in a choir.", "I moved to Oslo.", "I bought a boat."]
 GAPS = [0, 60, 7200, 60, 86_400]
-POINTS = 30
+WHOLE = os.environ.get("ATTACK") == "whole"
+POINTS, SEED = 600 if WHOLE else 30, int(os.environ.get("ATTACK_SEED", "20240501"))
 
 
 def conversation(path: Path, **more: object) -> Task:
@@ -33,7 +35,7 @@ def statements(processes: Processes, tmp_path_factory: pytest.TempPathFactory) -
 
 def points(statements: int) -> list[int]:
     """Where to kill: spread over the whole conversation, with a fixed seed."""
-    dice = random.Random(20240501)
+    dice = random.Random(SEED)
     share = statements / POINTS
     return [1 + int(n * share + dice.random() * share) for n in range(POINTS)]
 
@@ -43,7 +45,7 @@ def test_whatever_was_acknowledged_survives_kills_and_pending_work_is_finished(
 ) -> None:
     assert statements > 5 * POINTS
     seen: dict[str, int] = {}
-    dice = random.Random(20240502)
+    dice = random.Random(SEED + 1)
     for number, point in enumerate(points(statements)):
         path = tmp_path / f"{point}.db"
         [killed] = processes.run(conversation(path, kill_before=point))

@@ -269,6 +269,7 @@ async def test_nothing_takes_long_on_the_event_loop(served: Served, monkeypatch)
 
     async with served({"generator": "How nice."}) as client:
         await client.chat("I keep bees.")
+        await client.get("/people/ann")  # once, threads and templates are made
         texts = [TEXTS[kind](200_000) for kind in ("quotes", "I am a.")]
         monkeypatch.setattr(asyncio.Handle, "_run", timed)
         for text in texts:

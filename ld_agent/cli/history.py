@@ -15,7 +15,7 @@ from ld_agent.cli.show import say
 from ld_agent.config import Config
 from ld_agent.datasets.exports import Export, Message, format_of, read
 from ld_agent.errors import DataFileError, InputError
-from ld_agent.running.history import Imported, People, plan, store_history
+from ld_agent.running.history import Imported, People, correct_edited, plan, store_history
 from ld_agent.storage.address import is_address, shown
 from ld_agent.storage.opening import open_store
 from ld_agent.terminal import bars
@@ -96,9 +96,7 @@ def _correct(imported: Imported, settings: Config, conversation: str, agent_name
 
     agent = Agent(settings)
     try:
-        talk = agent.conversation(conversation, agent_name=agent_name, resume=False)
-        for name, text in imported.edited.items():
-            talk.edit(name, text)
+        correct_edited(agent.conversation(conversation, agent_name=agent_name, resume=False), imported)
     finally:
         agent.close(end_sessions=False)
 

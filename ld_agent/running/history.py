@@ -11,12 +11,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from ld_agent.datasets.exports import ASSISTANTS
 from ld_agent.datasets.exports.message import AGENT, ME, Message, line_of
 from ld_agent.storage.rows import Line
 from ld_agent.storage.store import Store
 from ld_agent.types import LONGEST_NAME, checked_text, cleaned_name, name_key
+
+if TYPE_CHECKING:
+    from ld_agent.conversation import Conversation
 
 BATCH = 1000
 """Messages stored at once: what an interruption loses at most."""
@@ -100,6 +104,12 @@ def store_history(
             _count(imported, batch, people, stored)
     finally:
         store.close_history(key)
+
+
+def correct_edited(conversation: Conversation, imported: Imported) -> None:
+    """Correct the messages that were edited since an earlier import, and what was learned from them."""
+    for name, text in imported.edited.items():
+        conversation.edit(name, text)
 
 
 def plan(

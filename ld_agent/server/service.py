@@ -25,7 +25,7 @@ from ld_agent.conversation import Conversation
 from ld_agent.datasets.exports import Export, format_of, read
 from ld_agent.errors import DataFileError, InputError, LDAgentError, StoreError
 from ld_agent.running.collector import Costs
-from ld_agent.running.history import Imported, People, store_history
+from ld_agent.running.history import Imported, People, correct_edited, store_history
 from ld_agent.server.errors import ApiError
 from ld_agent.server.logs import log
 from ld_agent.server.shapes import ObserveRequest
@@ -281,7 +281,9 @@ class Service:
                 conversation = await self.open(conversation_id, "")
                 people = People(me, conversation.agent_name, form, conversation.speakers)
                 to = (self.agent.store, (conversation_id, conversation.agent_name), read(export, form), people)
-                await self.inside(conversation, lambda: store_history(*to, self.config.memory.beta, Imported()))
+                imported = Imported()
+                await self.inside(conversation, lambda: store_history(*to, self.config.memory.beta, imported))
+                await self.inside(conversation, lambda: correct_edited(conversation, imported))
             except (InputError, DataFileError) as exc:
                 raise ApiError(400, str(exc).replace(f"{folder}/", ""), "invalid_history") from exc
         conversation.learn_later()

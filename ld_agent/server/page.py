@@ -112,21 +112,17 @@ def timeline(about: About, before: Annotated[int | None, Query(ge=1, le=2**62)] 
         return about.show("_sessions.html", entries=entries, following=following)
     name, facts = page_data.held(whose)
     changes = whose.store.changes(whose.key)[: -MOST_MATCHES - 1 : -1]
-    values = {"name": name, "facts": facts, "changes": changes}
+    values = {"name": name, "facts": facts, "changes": changes, **page_data.live(whose, about.explained())}
     return about.show("about.html", entries=entries, following=following, tab="about", **values)
 
 
 @router.get("/people/{person}/live")
 def live(about: About, seen: Annotated[str, Query(max_length=200)] = "") -> Response:
     """The current state of the latest session, for an open page; 204: unchanged, so that screen readers stay silent."""
-    whose, explained = about.whose, about.explained()
-    latest = whose.service.directory.sessions(whose.key, None, 1)
-    number = latest[0].number if latest and not latest[0].closed else 0
-    said = whose.session(number)
-    state = f"{number}.{said[-1].id if said else ''}.{len(explained.intersection(u.id for u in said))}"
-    if seen == state:
-        return Response(status_code=204, headers=SECURITY)
-    return about.show("_live.html", said=said[-20:], explained=explained, state=state)
+    values = page_data.live(about.whose, about.explained())
+    return (
+        Response(status_code=204, headers=SECURITY) if seen == values["state"] else about.show("_live.html", **values)
+    )
 
 
 @router.get("/people/{person}/sessions/{number}")
@@ -162,15 +158,17 @@ def traits(about: About, after: Annotated[int, Query(ge=0, le=2**62)] = 0) -> Re
 
 @router.get("/people/{person}/search")
 async def search(about: About, q: Annotated[str, Query(max_length=2000)] = "") -> Response:
-    """What a text would recall, and why; then the lines that contain it."""
+    """What a text would recall, and why; then the lines that contain its words."""
     whose, service, text = about.whose, about.whose.service, q.strip()
     conversation = await service.open(whose.id, "")
+    reading = conversation.relation.models.language.reading
     hits, why, said = list[Recalled](), list[page_data.Because](), list[Utterance]()
     if text:
         hits = await service.inside(conversation, lambda: conversation.recall(text, k=RECALLED))
         why = await service.brief(lambda: page_data.because(whose, conversation, text, hits))
-        said = await service.brief(lambda: service.directory.search(whose.key, text, MOST_MATCHES))
-    reading = conversation.relation.models.language.reading
+        said = await service.brief(
+            lambda: service.directory.search(whose.key, page_data.words_in(text, reading), MOST_MATCHES)
+        )
     mark = partial(page_data.marked, query=text, reading=reading)
     return await service.brief(lambda: about.show("search.html", q=q, because=why, said=said, mark=mark, tab="search"))
 

@@ -159,9 +159,13 @@ def shares(word: str, query: str, reading: Reading) -> bool:
 
 
 def _fitting(text: str, query: str, reading: Reading) -> str:
-    """The sentence of a text that has most words of a question, and is the longest of these; the text itself if none has any."""
-    wanted = set(stems(query, reading))
-    by_words = [(len(wanted.intersection(stems(s, reading))), s) for s in SENTENCE_END.split(text)]
+    """The sentence of a text that has most words of a question, and is the longest of these; the text itself if none has any.
+
+    What the text asks itself is left out, if it says something, too.
+    """
+    wanted, sentences = set(stems(query, reading)), SENTENCE_END.split(text)
+    told = [sentence for sentence in sentences if not asks(sentence)] or sentences
+    by_words = [(len(wanted.intersection(stems(sentence, reading))), sentence) for sentence in told]
     most, sentence = max(by_words, key=lambda one: (one[0], len(one[1])))
     return sentence if most else text
 
@@ -176,6 +180,20 @@ def marked(text: str, query: str, reading: Reading) -> Markup:
         else escape(piece)
         for piece in pieces
     )
+
+
+def words_in(text: str, reading: Reading) -> list[str]:
+    """The words of a text that carry meaning, as written; the text itself if none does."""
+    return [word for word in re.split(r"(\w+)", text)[1::2] if shares(word, text, reading)] or [text]
+
+
+def live(whose: Known, explained: set[str]) -> dict[str, Any]:
+    """The end of the latest session if it is running, and ``state``, which changes with it."""
+    latest = whose.service.directory.sessions(whose.key, None, 1)
+    number = latest[0].number if latest and not latest[0].closed else 0
+    said = whose.session(number)
+    state = f"{number}.{said[-1].id if said else ''}.{len(explained.intersection(u.id for u in said))}"
+    return {"said": said[-20:], "explained": explained, "state": state}
 
 
 def in_prompt(reply: Reply) -> set[str]:

@@ -95,7 +95,9 @@ class Subject:
         return {utterance for owner, utterance in list(self.whose.service.explained) if owner == self.whose.id}
 
     def show(self, template: str, **values: Any) -> HTMLResponse:
-        return shown(self.request, template, self.login, person=self.whose.person, **{"you": False} | values)
+        return shown(
+            self.request, template, self.login, person=self.whose.person, **{"you": False, "known": True} | values
+        )
 
 
 async def subject(request: Request, login: Visitor, person: str) -> Subject:

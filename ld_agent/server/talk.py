@@ -42,6 +42,7 @@ def talk(request: Request, login: Visitor, person: Annotated[str, Query(max_leng
         "speaker": known_as or usable_name(person),
         "counts": service.directory.person(whose.key) if whose else None,
         "latest": next((u.id for u in reversed(said) if u.speaker == agent), ""),
+        "known": stored is not None,
         "ready": service.ready,
         "may": login.caller.may("chat"),
     }

@@ -255,10 +255,10 @@ class Directory:
             by_session.setdefault(session, (replies, []))[1].append(said[reply])
         return by_session
 
-    def search(self, key: int, words: str, most: int) -> list[Utterance]:
-        """Utterances that contain a text, whatever its case, the latest first."""
-        clauses = r"AND lower(text) LIKE ?2 ESCAPE '\' ORDER BY pk DESC LIMIT ?3"
-        return self._store.select(key, clauses, _pattern(words), most)
+    def search(self, key: int, words: Sequence[str], most: int) -> list[Utterance]:
+        """Utterances that contain all of some texts, whatever their case, the latest first."""
+        contained = "".join(rf"AND lower(text) LIKE ?{n} ESCAPE '\' " for n in range(3, len(words) + 3))
+        return self._store.select(key, f"{contained}ORDER BY pk DESC LIMIT ?2", most, *map(_pattern, words))
 
     def unfinished(self, *, set_aside: bool = True) -> list[str]:
         """Conversations with pending trait extraction.

@@ -106,6 +106,9 @@ async def test_what_only_the_running_session_knows_is_found(client: Client):
     assert "said <q>My dog is called Biscuit.</q>" in asked
     assert re.findall("<em>(.*?)</em>", asked) == ["dog", "called"]
     assert "required>My dog is called Biscuit.</textarea>" in asked
+    said = asked.partition("Said in these words")[2]
+    assert "My <mark>dog</mark> is <mark>called</mark> Biscuit." in said  # all words that carry meaning, in any order
+    assert "Nobody used" in (await client.get("/people/ann/search?q=dog+and+cat")).text
 
 
 async def test_a_reply_says_what_was_left_out_and_why(served: Served):

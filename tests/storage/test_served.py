@@ -69,11 +69,13 @@ def test_sessions_threads_and_words_of_a_person(store: Store, fill: Fill) -> Non
     ]
     assert [s.number for s in directory.sessions(key, 2, 10)] == [1]
     assert [(t.name, t.utterances) for t in directory.threads(key)] == [("", 4)]
-    assert [u.text for u in directory.search(key, "WALNUT a", 9)] == ["walnut after all"]
-    assert directory.search(key, "%", 9) == []
+    assert [u.text for u in directory.search(key, ["WALNUT a"], 9)] == ["walnut after all"]
+    assert [u.text for u in directory.search(key, ["after", "WALNUT"], 9)] == ["walnut after all"]
+    assert directory.search(key, ["before", "WALNUT"], 9) == []
+    assert directory.search(key, ["%"], 9) == []
     store.append(key, "Maya", "Das ÖL ist alle.", AT + timedelta(days=2), 3600, lambda: AT)
-    assert [u.text for u in directory.search(key, "ÖL IST", 9)] == ["Das ÖL ist alle."]
-    assert directory.search(key, "öl", 9) == [], "only the case of ASCII is ignored, whatever the database's locale"
+    assert [u.text for u in directory.search(key, ["ÖL IST"], 9)] == ["Das ÖL ist alle."]
+    assert directory.search(key, ["öl"], 9) == [], "only the case of ASCII is ignored, whatever the database's locale"
     assert directory.has_memory(key, "m1")
     assert not directory.has_memory(key, "m9")
     assert directory.unfinished() == ["maya"]

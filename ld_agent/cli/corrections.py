@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ld_agent.cli.memory import agent_on, chosen
+from ld_agent.cli.opened import agent_on, chosen
 from ld_agent.cli.options import MaybeConversation, OneConfig, Overrides, Store
 from ld_agent.cli.show import say
 from ld_agent.conversation import Conversation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from ld_agent.cli.memory import agent_on, confirmed
+from ld_agent.cli.opened import agent_on, confirmed
 from ld_agent.cli.show import say
 from ld_agent.errors import InputError
 from ld_agent.revising.from_folder import carry_out

@@ -18,6 +18,7 @@ from ld_agent.errors import DataFileError, InputError
 from ld_agent.running.history import Imported, People, correct_edited, plan, store_history
 from ld_agent.storage.address import is_address, shown
 from ld_agent.storage.opening import open_store
+from ld_agent.storage.store import Store
 from ld_agent.terminal import bars
 from ld_agent.types import checked_name, name_key
 
@@ -64,30 +65,47 @@ def import_history(
     if not there:
         _check_owner(me, settings.agent.name, conversation)
     opened = open_store(store, settings.store.redact) if there or not dry else None
-    imported, broken = Imported(), None
+    imported = Imported()
     with closing(opened) if opened else nullcontext():
         stored = opened.find_conversation(conversation) if opened else None
         agent = stored.agent if stored else settings.agent.name
         _check_owner(me, agent, conversation)
         people = People(me, agent, name, opened.speakers(stored.key) if opened and stored else ())
         with _progress(export, imported) as messages:
-            try:
-                if dry or opened is None:
-                    plan(opened, conversation, messages(name), people, imported)
-                else:
-                    store_history(opened, (conversation, agent), messages(name), people, settings.memory.beta, imported)
-            except DataFileError as exc:
-                broken = exc
-            except KeyboardInterrupt:
-                say(f"interrupted after {imported.stored} messages, all stored; run the same command again to resume")
-                raise
+            beta = None if dry else settings.memory.beta
+            broken = _take_in(opened, (conversation, agent), messages(name), people, imported, beta=beta)
     _summarize(imported, export, name, dry)
     if broken is not None:
         raise broken
-    if imported.edited and not dry:
+    if dry:
+        return
+    if imported.edited:
         _correct(imported, settings.changed(store={"path": store}), conversation, agent)
-    if imported.stored and not dry:
+    if imported.stored:
         _say_how_to_learn(f"--store {shown(store)} --conversation {conversation}", me)
+
+
+def _take_in(
+    opened: Store | None,
+    where: tuple[str, str],
+    messages: Iterator[Message],
+    people: People,
+    imported: Imported,
+    *,
+    beta: float | None,
+) -> DataFileError | None:
+    """Store messages, or without ``beta`` only plan to; return the error at which a broken export ends."""
+    try:
+        if opened is None or beta is None:
+            plan(opened, where[0], messages, people, imported)
+        else:
+            store_history(opened, where, messages, people, beta, imported)
+    except DataFileError as exc:
+        return exc
+    except KeyboardInterrupt:
+        say(f"interrupted after {imported.stored} messages, all stored; run the same command again to resume")
+        raise
+    return None
 
 
 def _correct(imported: Imported, settings: Config, conversation: str, agent_name: str) -> None:

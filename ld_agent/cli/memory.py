@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ld_agent.cli import options
+from ld_agent.cli.folder import export_folder, import_folder
+from ld_agent.cli.opened import agent_on, chosen, confirmed
 from ld_agent.cli.options import At, Conversation, Json, MaybeConversation, OneConfig, Overrides, Store
 from ld_agent.cli.show import (
     RecalledTable,
@@ -152,8 +154,6 @@ def export(
 
     opened = _kept(store)
     if form == "markdown":
-        from ld_agent.cli.folder import export_folder
-
         export_folder(opened, conversation, out)
         return
     if str(out) == "-":
@@ -194,8 +194,6 @@ def import_command(
     if not source.exists():
         raise InputError(f"no file {source}; give an export of `ld-agent memory export`, or of {', '.join(FORMATS)}")
     if not origin and is_folder(source):
-        from ld_agent.cli.folder import import_folder
-
         import_folder(source, store, conversation, config, overrides, dry=dry_run, yes=yes)
         return
     conversation = conversation or "chat"
@@ -271,18 +269,6 @@ def delete(
     confirmed(yes, f"Delete everything about conversation {conversation!r}?", "nothing was deleted")
     opened.delete_conversation(stored.key)
     say(f"deleted {conversation} from {opened.path}")
-
-
-def confirmed(yes: bool, question: str, otherwise: str) -> None:
-    """Go on only if the user agrees.
-
-    Raises:
-        InputError: with what happened otherwise.
-    """
-    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
-        raise InputError(f"{otherwise}, because there is no terminal to ask on; give --yes to go on without asking")
-    if not yes and not typer.confirm(question, err=True):
-        raise InputError(otherwise)
 
 
 @app.command()
@@ -372,24 +358,6 @@ def _kept(store: str) -> MemoryStore:
     for conversation in opened.expired(now := datetime.now(UTC)):
         opened.expire(conversation.key, lambda: now)
     return opened
-
-
-@contextmanager
-def agent_on(store: str, config: str | None, overrides: list[str] | None) -> Iterator[Agent]:
-    """An agent on an existing store; leaving it ends no session."""
-    from ld_agent.agent import Agent
-
-    existing_store(store).close()
-    agent = Agent(load_config(config, overrides or []).changed(store={"path": store}))
-    try:
-        yield agent
-    finally:
-        agent.close(end_sessions=False)
-
-
-def chosen(agent: Agent, conversation: str | None) -> Sequence[StoredConversation]:
-    """The named conversation, or all of them."""
-    return [found_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
 
 
 def _failure_json(failure: Failure) -> dict[str, Any]:

@@ -1,0 +1,49 @@
+"""What commands on a store share: an agent on it, the conversations that are meant, and the user's consent."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from ld_agent.config import load_config
+from ld_agent.errors import InputError
+from ld_agent.storage.exchange import found_conversation
+from ld_agent.storage.opening import existing_store
+
+if TYPE_CHECKING:
+    from ld_agent.agent import Agent
+    from ld_agent.storage.rows import StoredConversation
+
+
+@contextmanager
+def agent_on(store: str, config: str | None, overrides: list[str] | None) -> Iterator[Agent]:
+    """An agent on an existing store; leaving it ends no session."""
+    from ld_agent.agent import Agent
+
+    existing_store(store).close()
+    agent = Agent(load_config(config, overrides or []).changed(store={"path": store}))
+    try:
+        yield agent
+    finally:
+        agent.close(end_sessions=False)
+
+
+def chosen(agent: Agent, conversation: str | None) -> Sequence[StoredConversation]:
+    """The named conversation, or all of them."""
+    return [found_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
+
+
+def confirmed(yes: bool, question: str, otherwise: str) -> None:
+    """Go on only if the user agrees.
+
+    Raises:
+        InputError: with what happened otherwise.
+    """
+    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
+        raise InputError(f"{otherwise}, because there is no terminal to ask on; give --yes to go on without asking")
+    if not yes and not typer.confirm(question, err=True):
+        raise InputError(otherwise)

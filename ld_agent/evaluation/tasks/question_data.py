@@ -41,7 +41,7 @@ LATER = timedelta(weeks=3)
 """How long after a LoCoMo conversation its questions are asked."""
 ADVERSARIAL = "adversarial"
 LOCOMO = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: ADVERSARIAL}
-_DIALOGUE_ID = re.compile(r"D\s*:?\s*(\d+)\s*:\s*(\d+)", re.IGNORECASE)
+_DIALOGUE_ID = re.compile(r"D\s*+:?\s*+(\d+)\s*+:\s*+(\d+)", re.IGNORECASE)
 """Names an utterance of LoCoMo: its session, and its place there. One text of evidence may name several."""
 _KEYS = ("speaker", "text", "at", "answers", "category")
 

@@ -28,12 +28,14 @@ from training.command import run_command
 from training.reader import LEADS, NOW, Drawn, Line, Passage, of_annotations, of_relations, of_scenes
 from training.rows import SCENES, row_values, write_rows
 from training.talks import AGENTS, StatedTrait, people_of
-from training.texts import led, lists
+from training.texts import TEXTS, blocks, led, lists
 
 Row = dict[str, Any]
 BEGINNINGS = (*[""] * 7, "You told me that ", "You said ", "I remember, ", "If I remember right, ", "Yes, ")
 NOTED = 0.3
 """Share of passages that are known as traits instead of quoted."""
+KNOWN = 0.5
+"""Share of small talks in which something is known of the person."""
 
 
 def memory_rows(people: Sequence[Sequence[StatedTrait]], seed: int) -> Iterator[Row]:
@@ -81,6 +83,26 @@ def _answer(one: Drawn, rng: random.Random) -> str:
     return begin + (one.answer[0].lower() if begin else one.answer[0].upper()) + one.answer[1:]
 
 
+def talk_rows(people: Sequence[Sequence[StatedTrait]], rng: random.Random) -> Iterator[Row]:
+    """One row for each small talk of ``replies.txt``, all of the agent's replies its targets; half know some traits."""
+    for number, block in enumerate(blocks(TEXTS / "replies.txt")):
+        lines = [line.partition(": ")[::2] for line in block]
+        (person, _), (agent, _) = lines[:2]
+        *told, reply = lines if lines[-1][0] == agent else lines[:-1]
+        said = [
+            Utterance(f"u{n}", speaker, text, at=NOW + timedelta(minutes=n), session=2)
+            for n, (speaker, text) in enumerate(told)
+        ]
+        known = rng.choice(people)
+        traits = tuple(one.trait for one in rng.sample(known, min(len(known), rng.randint(1, 5))))
+        known_of = {person: traits} if rng.random() < KNOWN else {}
+        situation = Situation(agent, said[-1], tuple(said[:-1]), traits=known_of, people=(person,))
+        row = row_values(
+            render(situation), reply[1], module="generator", corpus=SCENES, episode=f"talk {number}", session=2, turn=1
+        )
+        yield from folded([row])
+
+
 def folded(rows: Iterable[Row]) -> list[Row]:
     """One row a session: its last prompt, with the earlier replies in it as further targets.
 
@@ -120,14 +142,16 @@ def write_mixed_rows(
     sources: Annotated[list[Path], typer.Option("--from", help="Annotated MSC files.")],
     out: Annotated[Path, typer.Option("--out", help="The training file.")],
     replies: Annotated[list[Path], typer.Option("--replies", help="Ordinary rows to mix in.")],
-    count: Annotated[int, typer.Option("--count", min=1, help="Rows that need memory.")] = 4000,
+    count: Annotated[int, typer.Option("--count", min=0, help="Rows that need memory.")] = 4000,
+    talks: Annotated[int, typer.Option("--talks", min=0, help="Small talks between friends.")] = 0,
     decisions: Annotated[int, typer.Option("--decisions", min=0, help="Replies with a decision.")] = 100,
     seed: Annotated[int, typer.Option("--seed")] = 0,
 ) -> None:
     """Write rows that need memory, mixed with a row of ordinary replies for each session."""
     rows = [json.loads(line) for file in replies for line in file.read_text("utf-8").splitlines()]
     rng = random.Random(seed)
-    mixed = list(islice(memory_rows(people_of(sources), seed), count))
+    people = people_of(sources)
+    mixed = [*islice(memory_rows(people, seed), count), *islice(talk_rows(people, rng), talks)]
     telling = {u.text: bool(u.traits) for source in sources for u in load_annotated_utterances(source)}
     mixed += [*folded(rows), *deciding(rows, telling, decisions, rng)]
     rng.shuffle(mixed)

@@ -11,11 +11,11 @@ from ld_agent.checks.statements import says_unknown
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.index.lexical import stems
 from training.examples import IGNORED, encode
-from training.memory_rows import memory_rows
+from training.memory_rows import memory_rows, talk_rows
 from training.persons import asked_back, second_person
 from training.rows import Row, read_rows, write_rows
 from training.talks import StatedTrait
-from training.texts import asked_about, every_scene, relations
+from training.texts import TEXTS, asked_about, blocks, every_scene, relations
 
 PEOPLE = [
     [
@@ -80,6 +80,19 @@ def test_half_of_the_rows_have_their_answer_in_the_prompt_and_the_others_say_tha
         in_traits += "What you know about" in shown
     assert 140 < known < 260
     assert 10 < in_traits < known
+
+
+def test_a_small_talk_is_one_row_with_every_reply_of_the_agent_as_target():
+    talks = blocks(TEXTS / "replies.txt")
+    made = list(talk_rows(PEOPLE, random.Random(1)))
+    assert len(made) == len(talks)
+    for talk, row in zip(talks, made, strict=True):
+        system, *said = row["messages"]
+        lines = [line.partition(": ")[2] for line in talk]
+        assert [message["content"] for message in said] == lines[: len(said)]
+        assert [message["role"] for message in said[-2:]] == ["user", "assistant"]
+        assert row["further"] == sum(message["role"] == "assistant" for message in said) - 1
+        assert system["content"].startswith(f"You are {talk[1].partition(': ')[0]}, ")
 
 
 def test_further_targets_are_trained_on_and_nothing_else():

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ld_agent.backbones.base import Completion
-from ld_agent.checks.kept import ANSWERED, READ, asks_for_memory, deciding, true_answers, unquoted
+from ld_agent.checks.kept import ANSWERED, REWORDED, asks_for_memory, deciding, true_answers, unquoted
 from ld_agent.checks.learned import Lines, StatementCheck
-from ld_agent.checks.statements import asks, names, part_about, says_unknown
+from ld_agent.checks.statements import asks, names, only_denies, part_about, says_unknown
 from ld_agent.errors import BackboneError
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
@@ -26,7 +26,7 @@ from ld_agent.modules.reader import Reader, agreed, answer_in, timely
 from ld_agent.modules.replies import only_repeats, reply_text
 from ld_agent.modules.situation import Prompted, Situation
 from ld_agent.steps import Steps
-from ld_agent.text import LONGEST_READ, SENTENCE_END, shared_stems, whole_sentences
+from ld_agent.text import LONGEST_READ, SENTENCE_END, shared_stems, stems_listed, stems_of, whole_sentences
 from ld_agent.types import SAID, Recalled, ReplyOptions, Utterance
 
 Hear = Callable[[str], None]
@@ -204,7 +204,7 @@ class Answering:
                 return Answer(second, again, (f"asked again, reminded of: {told[0].text}",))
             if quote := next((u.text for u in told if u.id and len(u.text) <= LONGEST_QUOTE), ""):
                 return replace(answer, text=words.quoting.format(told=quote), notes=(QUOTED,))
-        return answer if says_unknown(text, situation.language.reading) else replace(answer, text=words.not_told)
+        return answer if only_denies(text, situation.language.reading) else replace(answer, text=words.not_told)
 
     def _read(self, evidence: Evidence, failed: list[str]) -> Steps[Answer | None]:
         """The answer that passages agree on, or a timelier one; None: no passage has one, or there is no reader.
@@ -304,16 +304,20 @@ class Evidence:
 
     def each(self, answers: Sequence[str]) -> list[bool]:
         """Whether each answer, read in the passage in its place, says something that the passage supports."""
-        return self._supported(list(zip(self.lines, answers, strict=True)), READ)
+        return self._supported(list(zip(self.lines, answers, strict=True)))
 
     def support(self, answer: str) -> bool:
         """Whether an answer says something that some passage, if there is any, supports."""
         passages = (*self.lines, *self.further)
         if not passages:
             return bool(answer) and not says_unknown(answer, self.situation.language.reading)
-        return any(self._supported([(lines, answer) for lines in passages], ANSWERED))
+        reading = self.situation.language.reading
+        known = stems_of(self.situation.heard.text, reading) | stems_listed("saying_nothing", reading)
+        said = [stems_of(answer, reading) & stems_of(" ".join(t for _, t in lines), reading) for lines in passages]
+        least = [ANSWERED if words - known else REWORDED for words in said]
+        return any(self._supported([(lines, answer) for lines in passages], least))
 
-    def _supported(self, answers: Sequence[tuple[Lines, str]], least: float) -> list[bool]:
+    def _supported(self, answers: Sequence[tuple[Lines, str]], least: Sequence[float] = ()) -> list[bool]:
         heard, reading = self.situation.heard, self.situation.language.reading
         true = true_answers(self.check, answers, heard.speaker, heard.text, least)
         return [bool(t) and good and not says_unknown(t, reading) for (_, t), good in zip(answers, true, strict=True)]

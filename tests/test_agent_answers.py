@@ -10,9 +10,12 @@ import pytest
 from agent_parts import CHECKED, DAY, START, Scene
 from numpy.typing import NDArray
 
+from ld_agent.answering import Evidence
 from ld_agent.backbones.base import Request
 from ld_agent.checks.learned import ASKED, Pair
 from ld_agent.languages import ENGLISH
+from ld_agent.modules.situation import Situation
+from ld_agent.types import Utterance
 
 SCRIPT = {
     "generator": "Good to hear.",
@@ -125,6 +128,20 @@ def test_a_denial_of_something_said_is_retried_or_quoted(scene: Scene, question:
     found = talk.respond(question, "Maya", START + 7 * DAY, on_text=pieces.append)
     assert found.text == "".join(pieces) == reply
     assert any("asked again" in note for note in found.notes) == (reply == answer)
+
+
+class Unsure:
+    """A check that finds every claim a little likely."""
+
+    def probabilities(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+        return np.full((len(pairs), 3), 0.3, np.float32)
+
+
+@pytest.mark.parametrize(("answer", "supported"), [("He is a diver.", True), ("His name is Castor.", False)])
+def test_an_answer_in_words_that_nobody_said_must_be_surer(answer: str, supported: bool):
+    heard = Utterance("u2", "Maya", "What does my neighbour do?", START, session=2)
+    told = Utterance("u1", "Maya", "My neighbour is a diver.", START, session=1)
+    assert Evidence(Unsure(), Situation("Sam", heard), [(told,)]).support(answer) is supported  # type: ignore[arg-type]
 
 
 def test_what_came_from_a_document_is_not_put_into_the_askers_mouth(scene: Scene):

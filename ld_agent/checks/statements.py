@@ -9,10 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ld_agent.languages.reading import Reading
-from ld_agent.text import LONGEST_READ, SENTENCE_END
+from ld_agent.text import LONGEST_READ, SENTENCE_END, words_of
 from ld_agent.types import Utterance
 
 ASKS = ("?", "？")
+COMMAS = str.maketrans("，；;", ",,,")
+SHORT = 3
+"""Words of a clause that claims nothing: "Sorry, I don't know."."""
 NAME_END = r"(?![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"
 """No letter follows, except in languages without spaces, or whose particles follow a name directly."""
 _ADDRESSED = r"(?!\s*(?:[,.!?;:，。！？]|$))"
@@ -72,6 +75,14 @@ def stated(lines: Sequence[tuple[str, str]], reading: Reading) -> list[tuple[str
 def says_unknown(reply: str, reading: Reading) -> bool:
     """Whether a reply says that something is not known: "I don't think you've told me that."."""
     return reading.pattern("not_knowing").search(reply) is not None
+
+
+def only_denies(reply: str, reading: Reading) -> bool:
+    """Whether a reply says that something is not known, and nothing else ("I don't know, but I think it's a Rolex.")."""
+    clauses = [clause for sentence in sentences_of(reply) for clause in sentence.translate(COMMAS).split(",")]
+    return says_unknown(reply, reading) and all(
+        says_unknown(clause, reading) or asks(clause) or len(words_of(clause)) <= SHORT for clause in clauses
+    )
 
 
 @dataclass(frozen=True, slots=True)

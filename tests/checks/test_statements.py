@@ -2,7 +2,7 @@
 
 import pytest
 
-from ld_agent.checks.statements import asks_for_facts, only_asks, says_unknown, speaks_of_self, stated
+from ld_agent.checks.statements import asks_for_facts, only_asks, only_denies, says_unknown, speaks_of_self, stated
 from ld_agent.languages import ENGLISH
 
 READING = ENGLISH.reading
@@ -68,3 +68,19 @@ def test_a_question_about_something_else_than_the_hearer_asks_for_facts(text: st
 )
 def test_a_denial_of_knowing(reply: str, unknown: bool):
     assert says_unknown(reply, READING) is unknown
+
+
+@pytest.mark.parametrize(
+    ("reply", "only"),
+    [
+        ("I don't know.", True),
+        ("Sorry, I don't know where you parked. Would you tell me?", True),
+        ("I'm not sure, you never told me the gallery's name.", True),
+        ("I don't know, but I can tell you that it's a Rolex.", False),
+        ("I'm not sure. Maybe I'll try the violin.", False),
+        ("我不知道，但是他住在罗马的一个小房子里。", False),
+        ("He lives in Rome.", False),
+    ],
+)
+def test_a_denial_that_claims_nothing_else(reply: str, only: bool):
+    assert only_denies(reply, READING) is only

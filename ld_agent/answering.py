@@ -109,13 +109,10 @@ class Answering:
 
     def checks(self, situation: Situation) -> bool:
         """Whether the answer is checked against what the user said, because that is what they ask about; not after some pages."""
-        if (
-            len(situation.heard.text) > LONGEST_READ
-            or self.check is None
-            or not (self.grounded and only_memory_answers(situation))
-        ):
+        heard = situation.heard.text
+        if self.check is None or not self.grounded or len(heard) > LONGEST_READ or not only_memory_answers(situation):
             return False
-        return _asks_whether(situation) or asks_for_memory(self.check, situation.heard.text)
+        return _asks_whether(situation) or asks_for_memory(self.check, heard)
 
     def _unrepeated(
         self,

@@ -127,7 +127,7 @@ class Conversations:
             raise self._deleted()
 
     def _deleted(self) -> StoreError:
-        return StoreError(f"{self.path}: the conversation was deleted while in use; reopen it")
+        return StoreError("the conversation was deleted while in use; reopen it", self.path)
 
     def counts(self, key: int) -> dict[str, int]:
         """How many sessions, utterances, records and active traits a conversation has."""

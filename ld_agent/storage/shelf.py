@@ -263,7 +263,7 @@ class Shelf:
         by_key = {row[0]: row[1:] for row in self._of("record", "pk", keys, f"pk, {RECORD}")}
         if missing := [key for key in keys if key not in by_key]:
             self._store.require(self._key)
-            raise StoreError(f"{self._store.path}: record {missing[0]} was removed while in use; try again")
+            raise StoreError(f"record {missing[0]} was removed while in use; try again", self._store.path)
         return [from_row(Record, by_key[key]) for key in keys]
 
     def _of(self, table: str, column: str, keys: Sequence[int], columns: str) -> list[Any]:

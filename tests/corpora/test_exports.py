@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ld_agent.datasets.exports import Export, Message, format_of, read
+from ld_agent.datasets.exports import Export, Message, files, format_of, read
 from ld_agent.errors import DataFileError, InputError
 
 Said = list[tuple[str, str]]
@@ -520,3 +520,36 @@ def test_times_without_a_zone_are_those_of_a_zone(tmp_path: Path) -> None:
     messages, _ = taken(path, "whatsapp", "Europe/Paris")
     assert [m.at.utcoffset() for m in messages] == [timedelta(hours=2), timedelta(hours=1)]
     assert messages[1].at == datetime(2024, 1, 13, 9, tzinfo=timezone(timedelta(hours=1)))
+
+
+# ---- what is too large
+
+
+def test_what_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "LONGEST", 200_000)
+    monkeypatch.setattr(files, "MOST_LINES", 100)
+    monkeypatch.setattr(files, "PIECE", 1000)
+    begun = "[01.03.24, 10:00:00] Ann: Hi.\n"
+    talk = '[{"chat_messages": [], "name": ""}, {"x": "'
+    for text, name, what in (
+        (begun + "x" * 200_001, "_chat.txt", "a line of more than 200000 characters"),
+        (begun + "x\n" * 101, "_chat.txt", "a message of more than 100 lines"),
+        (talk + "x" * 900_000 + '"}]', "x.json", "a value has more than 200000 characters"),
+    ):
+        with pytest.raises(DataFileError, match=what):
+            taken(written(tmp_path / name, text), "claude" if name == "x.json" else "whatsapp")
+    assert len(taken(written(tmp_path / "_chat.txt", begun + "x\n" * 100), "whatsapp")[0]) == 1
+
+
+def test_an_archive_is_unpacked_piece_by_piece(tmp_path: Path) -> None:
+    """Python unpacks other methods at once, however large the result is."""
+    path = tmp_path / "chat.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("_chat.txt", "[01.03.24, 10:00:00] Ann: Hi.\n")
+    with pytest.raises(InputError, match="not packed with deflate"):
+        format_of(Export(path))
+
+
+def test_a_message_of_blanks_is_left_out(tmp_path: Path) -> None:
+    messages, left = taken(written(tmp_path / "_chat.txt", "[01.03.24, 10:00:00] Ann: \u2003\u00a0\n" * 2), "whatsapp")
+    assert (messages, sum(left.values())) == ([], 2)

@@ -21,7 +21,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 from ld_agent.errors import StoreError
 from ld_agent.storage.address import shown
 from ld_agent.storage.database import EVERYONE, NO_TENANT, not_storable
-from ld_agent.storage.postgres.errors import remedy
+from ld_agent.storage.postgres.errors import failure
 from ld_agent.storage.postgres.schema import SCHEMA, STORE_LOCK, confined_role, prepare
 from ld_agent.storage.postgres.turns import TurnLocks
 from ld_agent.storage.postgres.values import TextLoader, bound, statement
@@ -339,6 +339,6 @@ class PostgresConnection:
         try:
             yield
         except (psycopg.Error, PoolTimeout, PoolClosed) as exc:
-            raise StoreError(f"{self.path}: {remedy(exc)}") from exc
+            raise failure(self.path, exc) from exc
         except UnicodeEncodeError as exc:
             raise not_storable(self.path, exc) from exc

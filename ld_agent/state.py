@@ -76,7 +76,6 @@ class Relation:
             self._store, self.key, self.encoder, config.personas, self.models.language.reading, resources.progress
         )
         self.bank.seed(self.agent_name, config.agent.persona, EPOCH)
-        self._store.limit_lifetimes(self.key)
         self.views = self._views()
         self._notes = self.views.enable()
         self._settle_language()
@@ -159,8 +158,8 @@ class Relation:
         self._version = version
 
     def expire(self) -> None:
-        """Remove what has expired; whoever comes in next notices."""
-        if self._store.expire(self.key, self.resources.clock):
+        """Remove what has expired; use inside the turnstile. Whoever comes in next notices."""
+        if self._store.expire(self.key):
             self._version = None
             self.resources.indexes.drop(self.key)
 

@@ -211,7 +211,8 @@ class PersonaBank:
             self._update(bank, row, replace(_ended(bank.traits[row], begins or at, source), superseded_by=trait.id))
 
     def _update(self, bank: SpeakerTraits, row: int, trait: Trait) -> None:
-        bank.put(row, self._shelf.update(trait))
+        self._shelf.update(trait)
+        bank.put(row, trait)
 
     def _is(self, newer: str, older: str, similarity: float) -> bool:
         """Whether two traits are one: close embeddings, the same numbers, and both or neither denied."""

@@ -27,7 +27,7 @@ from ld_agent.datasets.exports import Export, Message, format_of, read
 from ld_agent.datasets.exports.files import SUFFIXES
 from ld_agent.errors import DataFileError, InputError, LDAgentError, StoreError
 from ld_agent.running.collector import Costs
-from ld_agent.running.history import Imported, People, correct_edited, store_history
+from ld_agent.running.history import Imported, People, check_same_chat, correct_edited, store_history
 from ld_agent.server.errors import ApiError
 from ld_agent.server.logs import log
 from ld_agent.server.shapes import ObserveRequest
@@ -149,7 +149,7 @@ class Service:
                 left = await asyncio.to_thread(lambda: self.directory.unfinished(set_aside=False))
                 for conversation_id, thread in [*overdue, *((name, "") for name in left)]:
                     await self._tidied(conversation_id, thread)
-                for stored in await asyncio.to_thread(self.agent.store.expired, self.agent.clock()):
+                for stored in await asyncio.to_thread(self.agent.store.expired):
                     await asyncio.to_thread(self.agent.expire, stored)
             await asyncio.to_thread(return_free_memory)
 
@@ -229,7 +229,6 @@ class Service:
         stored = await asyncio.to_thread(self.agent.store.find_conversation, conversation_id)
         if stored is None:
             raise nobody(conversation_id)
-        await asyncio.to_thread(self.agent.expire, stored)
         return Known(self, stored.id, stored.key)
 
     # ---- changes
@@ -310,6 +309,8 @@ class Service:
                 form, messages = await asyncio.to_thread(_opened_history, Path(folder), name, content)
                 conversation = await self.open(conversation_id, "")
                 people = People(me, conversation.agent_name, form, conversation.speakers)
+                _, again = await asyncio.to_thread(_opened_history, Path(folder), name, content)
+                await asyncio.to_thread(check_same_chat, self.agent.store, conversation_id, again, people)
                 to = (self.agent.store, (conversation_id, conversation.agent_name), messages, people)
                 try:
                     await self.inside(conversation, lambda: store_history(*to, self.config.memory.beta, imported))

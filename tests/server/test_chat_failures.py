@@ -117,7 +117,7 @@ async def test_a_client_that_leaves_keeps_what_was_said(served: Served):
         assert await client.said() == ["I keep bees.", "Well, bees are"]
         shown = (await client.get("/v1/memory/people/ann/sessions/1")).json()["utterances"]
         assert [u["interrupted"] for u in shown] == [False, True]
-        assert 'Well, bees are <em class="dim">(interrupted)' in (await client.get("/people/ann/sessions/1")).text
+        assert 'Well, bees are <em class="dim">(stopped)' in (await client.get("/people/ann/sessions/1")).text
         exported = (await client.get("/v1/memory/people/ann/export")).text
         assert (await client.post("/v1/memory/people/bob/import", content=exported, headers=NDJSON)).status_code == 200
         assert (await client.get("/v1/memory/people/bob/export")).text.count('"interrupted": true') == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -132,6 +133,31 @@ def test_the_doctor_says_what_works_and_what_brings_the_rest(
     assert (found["store"]["works"], "not an ld_agent store" in found["store"]["detail"]) == (False, True)
     assert "torch" in found["package"]["detail"]
     assert found["extra server"]["fix"] == "pip install 'ld_agent[server]'"
+
+
+def test_the_doctor_survives_what_is_broken(command_line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def hangs(command: list[str], timeout: float, **_: object) -> None:
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    for name, files in {"whole": ("config.json", "model.safetensors"), "bare": ("config.json",)}.items():
+        snapshot = tmp_path / f"models--an--{name}" / "snapshots" / "0"
+        snapshot.mkdir(parents=True)
+        for file in files:
+            (snapshot / file).write_text('{"architectures": ["SmallForCausalLM"]}')
+    broken = tmp_path / "models--an--broken" / "snapshots" / "0"
+    broken.mkdir(parents=True)
+    (broken / "config.json").symlink_to("nowhere")
+    (broken / "model.safetensors").touch()
+    (tmp_path / "nvidia-smi").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(subprocess, "run", hangs)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(doctor, "SERVERS", {})
+    ran = command_line("doctor", "--store", tmp_path / "me.db", "--json")
+    found = {f["name"]: f for f in json.loads(ran.out)["findings"]}
+    assert (found["hub cache"]["works"], found["hub cache"]["detail"]) == (True, "an/whole")
+    assert (found["GPU"]["works"], "timed out" in found["GPU"]["detail"]) == (None, True)
 
 
 def test_an_unforeseen_error_is_one_line_too(

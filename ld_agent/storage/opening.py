@@ -10,6 +10,7 @@ from ld_agent.storage.address import is_address, shown
 from ld_agent.storage.redaction import Secrets
 
 if TYPE_CHECKING:
+    from ld_agent.storage.postgres.store import PostgresStore
     from ld_agent.storage.store import Store
 
 
@@ -23,7 +24,7 @@ def open_store(path: str | Path, redact: str | None = None) -> Store:
         StoreError: it cannot be opened, or the engine of its address is not installed.
     """
     if is_address(path):
-        store = _postgres(str(path), create=True)
+        store: Store = _postgres(path)(str(path))
     else:
         from ld_agent.storage.sqlite.store import SQLiteStore
 
@@ -40,30 +41,32 @@ def existing_store(path: str | Path) -> Store:
         StoreError: as `open_store`, or there is none.
     """
     if is_address(path):
-        return _postgres(str(path), create=False)
+        return _postgres(path)(str(path), create=False)
     if not Path(path).is_file():
         raise StoreError(f"no memory file {path}; give the --store of an earlier chat or run")
     return open_store(path)
 
 
-def schema_version(path: Path) -> str | None:
-    """Which version of how many a store file is in, read without changing it; None: there is no file.
+def schema_version(path: str | Path) -> str | None:
+    """Which version of how many a store is in, read without changing it; None: there is none.
 
     Raises:
-        StoreError: it is not a store.
+        StoreError: it is not a store, or cannot be read.
     """
-    if not path.exists():
-        return None
-    from ld_agent.storage.sqlite.connection import version_of
+    if is_address(path):
+        versions = _postgres(path).schema_version(str(path))
+    else:
+        from ld_agent.storage.sqlite.connection import version_of
 
-    return "version {} of {}".format(*version_of(path))
+        versions = version_of(Path(path).absolute()) if Path(path).exists() else None
+    return "version {} of {}".format(*versions) if versions else None
 
 
-def _postgres(address: str, create: bool) -> Store:
+def _postgres(address: str | Path) -> type[PostgresStore]:
     try:
         from ld_agent.storage.postgres.store import PostgresStore
     except ImportError as exc:
         raise StoreError(
             f"{shown(address)}: PostgreSQL needs further packages ({exc}); run: pip install 'ld_agent[postgres]'"
         ) from exc
-    return PostgresStore(address, create=create)
+    return PostgresStore

@@ -14,7 +14,7 @@ import pytest
 from ld_agent.errors import StoreError
 from ld_agent.storage.address import shown
 from ld_agent.storage.exchange import copy_store, export_lines
-from ld_agent.storage.opening import existing_store, open_store
+from ld_agent.storage.opening import existing_store, open_store, schema_version
 from ld_agent.storage.rows import moment
 from ld_agent.storage.served import Keys
 from ld_agent.storage.sqlite.store import SQLiteStore
@@ -106,8 +106,11 @@ def test_a_database_is_refused_that_is_missing_or_has_no_store_or_a_newer_one(ad
     sql(address, "DROP SCHEMA ld_agent CASCADE")
     with pytest.raises(StoreError, match="no memory in postgresql://"):
         existing_store(address)
+    assert schema_version(address) is None
     open_store(address).close()
     existing_store(address).close()
+    sql(address, "UPDATE ld_agent.meta SET value = '1' WHERE key = 'schema'")
+    assert [schema_version(address) for _ in range(2)] == [f"version 1 of {len(MIGRATIONS)}"] * 2, "not migrated"
     sql(address, "UPDATE ld_agent.meta SET value = '99' WHERE key = 'schema'")
     with pytest.raises(StoreError, match=r"newer ld_agent \(schema 99"):
         open_store(address)

@@ -21,8 +21,9 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 from ld_agent.errors import StoreError
 from ld_agent.storage.address import shown
 from ld_agent.storage.database import EVERYONE, NO_TENANT, not_storable
-from ld_agent.storage.postgres.errors import failure
-from ld_agent.storage.postgres.schema import SCHEMA, STORE_LOCK, confined_role, prepare
+from ld_agent.storage.postgres.errors import remedy
+from ld_agent.storage.postgres.migrations import MIGRATIONS
+from ld_agent.storage.postgres.schema import SCHEMA, STORE_LOCK, confined_role, prepare, version_of
 from ld_agent.storage.postgres.turns import TurnLocks
 from ld_agent.storage.postgres.values import TextLoader, bound, statement
 
@@ -75,7 +76,7 @@ class PostgresConnection:
         self._tenant: str | None = None
         self._tenants: dict[int, str] = {}
         self._acting: weakref.WeakKeyDictionary[psycopg.Connection[Any], str] = weakref.WeakKeyDictionary()
-        self._address = self._completed(address)
+        self._address = _completed(address)
         with self.errors():
             with psycopg.connect(self._address, autocommit=True) as db:
                 self._set_lock_timeout(db)
@@ -93,18 +94,6 @@ class PostgresConnection:
                 kwargs={"autocommit": True},
                 reconnect_timeout=PROBE_SECONDS,
             )
-
-    def _completed(self, address: str) -> str:
-        try:
-            given = conninfo_to_dict(address)
-            [int(port) for port in str(given.get("port") or 0).split(",")]
-            settings: dict[str, Any] = DEFAULTS | given
-            return make_conninfo(**settings)
-        except (psycopg.ProgrammingError, ValueError):  # its message may contain a part of the password
-            raise StoreError(
-                f"{self.path}: the address cannot be read; percent-encode special characters in its user and password "
-                "(%2F for /, %3A for :, %40 for @)"
-            ) from None
 
     # ---- opening
 
@@ -333,12 +322,40 @@ class PostgresConnection:
         self.turns.close()
         self._pool.close()
 
-    @contextmanager
-    def errors(self) -> Iterator[None]:
+    def errors(self) -> AbstractContextManager[None]:
         """Map PostgreSQL's exceptions to `StoreError`, naming the database and the remedy, never a password."""
-        try:
-            yield
-        except (psycopg.Error, PoolTimeout, PoolClosed) as exc:
-            raise failure(self.path, exc) from exc
-        except UnicodeEncodeError as exc:
-            raise not_storable(self.path, exc) from exc
+        return _errors(self.path)
+
+
+def schema_version(address: str) -> tuple[int, int] | None:
+    """The version of a store's schema and the newest one, without changing the database; None: it has no store.
+
+    Raises:
+        StoreError: as `PostgresConnection`.
+    """
+    with _errors(shown(address)), psycopg.connect(_completed(address), autocommit=True) as db:
+        version = version_of(db, shown(address))
+    return None if version is None else (version, len(MIGRATIONS))
+
+
+def _completed(address: str) -> str:
+    try:
+        given = conninfo_to_dict(address)
+        [int(port) for port in str(given.get("port") or 0).split(",")]
+        settings: dict[str, Any] = DEFAULTS | given
+        return make_conninfo(**settings)
+    except (psycopg.ProgrammingError, ValueError):  # its message may contain a part of the password
+        raise StoreError(
+            f"{shown(address)}: the address cannot be read; percent-encode special characters in its user and password "
+            "(%2F for /, %3A for :, %40 for @)"
+        ) from None
+
+
+@contextmanager
+def _errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (psycopg.Error, PoolTimeout, PoolClosed) as exc:
+        raise StoreError(f"{path}: {remedy(exc)}") from exc
+    except UnicodeEncodeError as exc:
+        raise not_storable(path, exc) from exc

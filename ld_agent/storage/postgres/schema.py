@@ -33,16 +33,14 @@ def prepare(db: psycopg.Connection[Any], path: str, create: bool) -> None:
     Raises:
         StoreError: no store, or one from a newer version.
     """
-    version = _schema_version(db)
+    version = version_of(db, path)
     if version is None and not create:
         raise StoreError(f"no memory in {path}; give the --store of an earlier chat or run")
-    if version is not None and version > len(MIGRATIONS):
-        raise newer_schema(path, version, len(MIGRATIONS))
     if version == len(MIGRATIONS):
         return
     with db.transaction():
         db.execute("SELECT pg_advisory_xact_lock(%s)", (STORE_LOCK,))
-        reached = _schema_version(db) or 0  # another process may have come first
+        reached = version_of(db, path) or 0  # another process may have come first
         db.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
         db.execute(f"SET search_path = {SCHEMA}")
         for step in MIGRATIONS[reached:]:
@@ -54,12 +52,20 @@ def prepare(db: psycopg.Connection[Any], path: str, create: bool) -> None:
         )
 
 
-def _schema_version(db: psycopg.Connection[Any]) -> int | None:
+def version_of(db: psycopg.Connection[Any], path: str) -> int | None:
+    """The version of the schema; None: there is none.
+
+    Raises:
+        StoreError: it is from a newer version.
+    """
     [there] = db.execute(f"SELECT to_regclass('{SCHEMA}.meta')").fetchone() or (None,)
     if there is None:
         return None
     row = db.execute(f"SELECT value FROM {SCHEMA}.meta WHERE key = 'schema'").fetchone()
-    return int(row[0]) if row else 0
+    version = int(row[0]) if row else 0
+    if version > len(MIGRATIONS):
+        raise newer_schema(path, version, len(MIGRATIONS))
+    return version
 
 
 def confined_role(db: psycopg.Connection[Any]) -> str | None:

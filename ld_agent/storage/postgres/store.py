@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ld_agent.storage.database import TurnLock
-from ld_agent.storage.postgres.connection import CONNECTIONS, WAIT_SECONDS, PostgresConnection
+from ld_agent.storage.postgres.connection import CONNECTIONS, WAIT_SECONDS, PostgresConnection, schema_version
 from ld_agent.storage.postgres.turns import ConversationLock
 from ld_agent.storage.store import Store
 
@@ -18,6 +18,7 @@ class PostgresStore(Store):
     """
 
     db: PostgresConnection
+    schema_version = staticmethod(schema_version)
 
     def __init__(
         self, address: str, wait_seconds: float = WAIT_SECONDS, connections: int = CONNECTIONS, create: bool = True

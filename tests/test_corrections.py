@@ -197,7 +197,8 @@ def test_an_edit_is_taken_back(scene: Scene, target: str):
     assert everything() == before
     ann.undo()
     assert everything() == after
-    assert [person.id for person in agent.people()] == ["ann"]
+    agent.conversation("friends/bob")
+    assert [person.id for person in agent.people()] == ["ann", "friends/bob"]
 
 
 def test_pins_are_taken_back_and_what_was_forgotten_is_not(scene: Scene):

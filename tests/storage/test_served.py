@@ -50,6 +50,7 @@ def test_people_are_listed_by_page_within_their_prefix(store: Store, fill: Fill)
     def ids(*asked: object) -> list[str]:
         return [person.id for person in directory.people(*asked)]  # type: ignore[arg-type]
 
+    assert [person.id for person in directory.everyone()] == ["acme/Ann", "acme/ben_%", "acme2/ann", "maya", "zoe"]
     assert ids("", "", 10) == ["maya", "zoe"]
     assert ids("", "maya", 10) == ["zoe"]
     assert ids("acme/", "acme/", 10) == ["acme/Ann", "acme/ben_%"]

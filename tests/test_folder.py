@@ -1,5 +1,6 @@
 """A person's memory as a folder: stable from one export to the next, and edited by hand it is read back."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,11 @@ from cli_commands import CommandLine
 
 from ld_agent.agent import Agent
 from ld_agent.errors import DataFileError, InputError
+from ld_agent.files import write_text
 from ld_agent.revising.from_folder import carry_out
-from ld_agent.storage.folder import Changes, changes, write_folder
+from ld_agent.storage import folder as folders
+from ld_agent.storage.exchange import export_lines
+from ld_agent.storage.folder import Changes, changes, is_folder, write_folder
 from ld_agent.storage.rows import StoredConversation
 
 BEES, RIVER = "I keep bees in Ghent.", "I swim in the river."
@@ -19,7 +23,7 @@ ODD = "I like:\n- this <!-- t1 abcdef -->\n\n# and that"
 @pytest.fixture
 def agent(scene: Scene) -> Agent:
     """One who knows Ann by two sessions in two months."""
-    agent = scene.agent(**{"agent.user": "Ann"})
+    agent = scene.agent(**{"agent.user": "Ann", "store.redact": "secrets"})
     ann = agent.conversation("ann")
     for text, at in ((BEES, START), (ODD, START), (RIVER, START + 40 * DAY)):
         ann.respond(text, at=at)
@@ -118,6 +122,64 @@ def test_changes_are_shown_and_confirmed(agent: Agent, tmp_path: Path, command_l
     ran = command_line("memory", "import", folder, "--store", path, "--yes")
     assert (ran.code, "changed 1 line" in ran.err) == (0, True), ran.err
     assert "I keep goats." in [trait.text for trait in agent.conversation("ann").traits()]
+    write_folder(agent.store, stored(agent), tmp_path / "new")
+    assert read(folder) == read(tmp_path / "new"), "the folder says what is stored"
+
+
+def test_an_interrupted_export_shows_no_changes(agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    write_folder(agent.store, stored(agent), tmp_path / "old")
+    agent.conversation("ann").respond("I sing.", at=START + 41 * DAY)
+    agent.conversation("ann").end_session()
+    for folder, writes in ((tmp_path / name, range(files)) for name in ("old", "new") for files in range(3)):
+        left = iter(writes)
+
+        def interrupted(path: Path, text: str, left: Iterator[int] = left) -> None:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            write_text(path, text)
+
+        monkeypatch.setattr(folders, "write_text", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            write_folder(agent.store, stored(agent), folder)
+        assert not (is_folder(folder) and changes(agent.store, stored(agent), folder))
+    monkeypatch.setattr(folders, "write_text", write_text)
+    assert write_folder(agent.store, stored(agent), tmp_path / "new") == 3
+
+
+def test_a_secret_written_by_hand_is_not_stored(agent: Agent, tmp_path: Path):
+    folder = tmp_path / "ann"
+    write_folder(agent.store, stored(agent), folder)
+    secret = "My password is hunter2!"
+    found = changed(agent, folder, (f"- {BEES}", f"- {secret}"), ("## Ann\n\n", f"## Ann\n\n- My other {secret[3:]}\n"))
+    assert len(found) == 2
+    carry_out(agent.conversation("ann"), found)
+    assert "My other password is [redacted]!" in [trait.text for trait in agent.conversation("ann").traits()]
+    assert "hunter2" not in "".join(export_lines(agent.store))
+    assert not changes(agent.store, stored(agent), folder)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (f"- Ann: {RIVER} <!-- u", f"- Anna: {RIVER} <!-- u", r"2024-06.md, line \d+: must begin with 'Ann:'"),
+        (f"- Ann: {RIVER} <!-- u", "- Ann: <!-- u", r"2024-06.md, line \d+: has no text"),
+        (f"- {BEES} ", "- ", r"profile.md, line \d+: has no text"),
+    ],
+)
+def test_what_cannot_be_carried_out_is_refused_at_once(agent: Agent, tmp_path: Path, old: str, new: str, message: str):
+    write_folder(agent.store, stored(agent), tmp_path / "ann")
+    with pytest.raises(DataFileError, match=message):
+        changed(agent, tmp_path / "ann", (old, new))
+
+
+def test_files_of_its_owner_stay(agent: Agent, tmp_path: Path):
+    folder, events = tmp_path / "ann", tmp_path / "ann" / "events"
+    write_folder(agent.store, stored(agent), folder)
+    (events / "2023-01.md").write_bytes((events / "2024-05.md").read_bytes())
+    (events / "notes.md").write_text("- Buy milk.\n", encoding="utf-8")
+    (events / "2020-01.md").write_text("We met.\n", encoding="utf-8")
+    write_folder(agent.store, stored(agent), folder)
+    assert {file.name for file in events.iterdir()} == {"2020-01.md", "2024-05.md", "2024-06.md", "notes.md"}
 
 
 def test_a_damaged_or_foreign_folder_is_refused(agent: Agent, tmp_path: Path):
@@ -129,3 +191,17 @@ def test_a_damaged_or_foreign_folder_is_refused(agent: Agent, tmp_path: Path):
     (folder / "profile.md").write_text('<!-- {"format": "ld_agent.markdown" -->\n', encoding="utf-8")
     with pytest.raises(DataFileError, match="is damaged"):
         changes(agent.store, stored(agent), folder)
+
+
+def test_only_utf_8_is_read(agent: Agent, tmp_path: Path):
+    folder = tmp_path / "ann"
+    write_folder(agent.store, stored(agent), folder)
+    for name, encoding in (("profile.md", "utf-8-sig"), ("events/2024-06.md", "cp1252"), ("profile.md", "utf-16")):
+        text = read(folder)[name]
+        (folder / name).write_bytes(text.replace("river", "Rhône").encode(encoding))
+        if encoding == "utf-8-sig":
+            assert len(changes(agent.store, stored(agent), folder)) == 1
+        else:
+            with pytest.raises(DataFileError, match=f"{name}: is not UTF-8"):
+                write_folder(agent.store, stored(agent), folder)
+        (folder / name).write_text(text, encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 
 from ld_agent.cli.opened import agent_on, confirmed
@@ -10,8 +9,7 @@ from ld_agent.cli.show import say
 from ld_agent.errors import InputError
 from ld_agent.revising.from_folder import carry_out
 from ld_agent.storage.exchange import found_conversation
-from ld_agent.storage.folder import changes, contents, conversation_of, write_folder
-from ld_agent.storage.opening import existing_store
+from ld_agent.storage.folder import changes, contents, conversation_of, rewrite_folder, write_folder
 from ld_agent.storage.store import Store
 
 
@@ -38,21 +36,21 @@ def import_folder(
     dry: bool,
     yes: bool,
 ) -> None:
-    """Show what a human changed in a folder, and carry it out once that is confirmed.
+    """Show what a human changed in a folder, carry it out once that is confirmed, and write the folder again.
 
     Raises:
         InputError: it was not confirmed.
     """
-    with closing(existing_store(store)) as opened:
-        stored = found_conversation(opened, conversation or conversation_of(source))
-        changed, now = changes(opened, stored, source), contents(opened, stored.key)
-    for line in changed.listed(now):
-        say(line)
-    if not changed:
-        say(f"nothing was changed in {source}")
-    if dry or not changed:
-        return
-    confirmed(yes, f"Change the memory of {stored.id!r} so?", "nothing was changed")
     with agent_on(store, config, overrides) as agent:
+        stored = found_conversation(agent.store, conversation or conversation_of(source))
+        changed = changes(agent.store, stored, source)
+        for line in changed.listed(contents(agent.store, stored.key)):
+            say(line)
+        if not changed:
+            say(f"nothing was changed in {source}")
+        if dry or not changed:
+            return
+        confirmed(yes, f"Change the memory of {stored.id!r} so?", "nothing was changed")
         carry_out(agent.conversation(stored.id, agent_name=stored.agent, resume=False), changed)
-    say(f"changed {len(changed)} lines; export again to have the folder up to date")
+        rewrite_folder(agent.store, stored, source)
+    say(f"changed {len(changed)} lines; {source} is up to date")

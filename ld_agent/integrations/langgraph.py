@@ -122,12 +122,13 @@ class MemoryStore(BaseStore):
             conversation.replace(list(before.record.sources), finished=True)
         if op.value is None:
             return
-        text = _text(op.value, None if op.index is False else op.index)
-        said = conversation.observe(text, channel="tool")
         resources, key = self._agent.resources, conversation.key
+        value = resources.store.redaction.stored(dict(op.value))
+        text = _text(value, None if op.index is False else op.index)
+        said = conversation.observe(text, channel="tool")
         query = resources.query(said.text, said.at)
         created = before.created if before else said.at.isoformat()
-        kept = {"key": op.key, "value": dict(op.value), "created": created, "searched": op.index is not False}
+        kept = {"key": op.key, "value": value, "created": created, "searched": op.index is not False}
         kept |= {} if op.ttl is None else {"ttl": op.ttl}
         expires = None if op.ttl is None else said.at + timedelta(minutes=op.ttl)
         written = (said.text, said.at, said.session, query.vector, query.topics, (said.id,))

@@ -22,11 +22,7 @@ THREAD = "notes"
 
 
 def carry_out(conversation: Conversation, changes: Changes) -> None:
-    """Carry out changes; what went with an earlier one is skipped.
-
-    Raises:
-        InputError: a line that was emptied or cannot be stored.
-    """
+    """Carry out changes; what went with an earlier one is skipped."""
     relation = conversation.relation
     store, key = relation.resources.store, relation.key
     directory = Directory(store)

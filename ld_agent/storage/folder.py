@@ -27,6 +27,8 @@ from ld_agent.types import Record, Trait, Utterance
 FORMAT = "ld_agent.markdown"
 PROFILE, EVENTS = "profile.md", "events"
 PAST, SAID = "### No longer", "### Said"
+MONTHS = "[0-9]*-[0-9][0-9].md"
+"""The files of sessions; others are their owner's."""
 COMMENT = re.compile(r"\s*<!-- (?P<id>[a-z][1-9]\d*|session \d+) ?(?P<digest>[0-9a-f]{6})?[^>]*-->")
 """What a line of the folder ends in."""
 
@@ -90,7 +92,8 @@ class Changes:
 def is_folder(path: Path) -> bool:
     """Whether a folder has a memory in Markdown."""
     profile = path / PROFILE
-    return profile.is_file() and FORMAT in profile.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
+    first = profile.read_bytes().partition(b"\n")[0] if profile.is_file() else b""
+    return FORMAT.encode() in first.replace(b"\0", b"")  # in UTF-16, too, which `_read` refuses
 
 
 def write_folder(store: Store, conversation: StoredConversation, path: Path) -> int:
@@ -105,13 +108,22 @@ def write_folder(store: Store, conversation: StoredConversation, path: Path) -> 
         raise InputError(f"{path} has the memory of {conversation_of(path)!r}; give another folder")
     if is_folder(path) and changes(store, conversation, path):
         raise InputError(f"{path} has edits; read them back with `ld-agent memory import {path}`, or undo them")
+    return rewrite_folder(store, conversation, path)
+
+
+def rewrite_folder(store: Store, conversation: StoredConversation, path: Path) -> int:
+    """Write as `write_folder` does, over edits. If interrupted, the folder has no changes: its counters come last."""
     with store.reading():
         files = dict(_files(store, conversation))
-    (path / EVENTS).mkdir(parents=True, exist_ok=True)
-    for old in [file for file in (path / EVENTS).glob("*.md") if f"{EVENTS}/{file.name}" not in files]:
-        old.unlink()
-    for name, text in files.items():
+    path.mkdir(parents=True, exist_ok=True)
+    if not is_folder(path):
+        write_text(path / PROFILE, _first_line(conversation, dict.fromkeys(ID_LETTERS, 0)))
+    (path / EVENTS).mkdir(exist_ok=True)
+    for name, text in reversed(files.items()):  # a session that begins later than it did is in both months meanwhile
         write_text(path / name, text)
+    for old in (path / EVENTS).glob(MONTHS):
+        if f"{EVENTS}/{old.name}" not in files and "<!-- session " in _read(old):
+            old.unlink()
     return len(files)
 
 
@@ -124,16 +136,27 @@ def changes(store: Store, conversation: StoredConversation, path: Path) -> Chang
     """What was changed in a folder since it was written, and is not so in the store.
 
     Raises:
-        DataFileError: the first line of the profile was damaged.
+        DataFileError: a file is damaged or not UTF-8; a line was emptied or given another speaker.
     """
     header, now = _header(path), contents(store, conversation.key)
+    speakers = {u.id: f"{u.speaker}:" for u in store.utterances(conversation.key)}
     edited, added, there = dict[str, str](), list[Item](), set[str]()
-    for item in [item for item in _items(path) if item.text]:
+    for item in _items(path):
         there.add(item.id)
         if not item.id:
-            added.append(item)
-        elif item.digest != _digest(item.text) and item.id in now and _digest(now[item.id]) != _digest(item.text):
-            edited[item.id] = item.text
+            added += [item] if item.text else []
+        elif item.digest != _digest(item.text) and item.id in now:
+            speaker = speakers.get(item.id, "")
+            if not item.text.removeprefix(speaker).strip():
+                raise DataFileError(
+                    path / item.place, None, "has no text; delete the whole line to forget what it said"
+                )
+            if not item.text.startswith(speaker):
+                raise DataFileError(
+                    path / item.place, None, f"must begin with {speaker!r}; who said it cannot be changed"
+                )
+            if _digest(now[item.id]) != _digest(store.redaction.kept(item.text)):
+                edited[item.id] = item.text
     known = store.known_sources(conversation.key, [item.source for item in added])
     given = {letter: int(header[kind]) for kind, letter in ID_LETTERS.items()}
     gone = {i: text for i, text in now.items() if i not in there and int(i[1:]) <= given[i[0]]}
@@ -148,7 +171,7 @@ def contents(store: Store, key: int) -> dict[str, str]:
 
 
 def _header(path: Path) -> dict[str, Any]:
-    first = (path / PROFILE).read_text(encoding="utf-8").partition("\n")[0]
+    first = _read(path / PROFILE).partition("\n")[0]
     try:
         header: dict[str, Any] = json.loads(first.removeprefix("<!-- ").removesuffix(" -->"))
         if header.get("version") == 1 and {"conversation", *ID_LETTERS} <= {*header}:
@@ -163,9 +186,7 @@ def _header(path: Path) -> dict[str, Any]:
 
 def _files(store: Store, conversation: StoredConversation) -> Iterator[tuple[str, str]]:
     key = conversation.key
-    header = {"format": FORMAT, "version": 1, "conversation": conversation.id} | store.counters(key)
-    shown = json.dumps(header, ensure_ascii=False).replace(">", "\\u003e")
-    lines = [f"<!-- {shown} -->", f"# {_line(conversation.id)}"]
+    lines = [_first_line(conversation, store.counters(key)), f"# {_line(conversation.id)}"]
     traits = [trait for trait, _ in store.personas(key).traits()]
     for speaker in dict.fromkeys([*store.speakers(key), *(trait.speaker for trait in traits)]):
         lines += ["", f"## {speaker}", ""]
@@ -188,6 +209,12 @@ def _files(store: Store, conversation: StoredConversation) -> Iterator[tuple[str
             lines += ["", SAID, ""]
             lines += [_written(one.id, _said(one)) for one in sessions[number] if isinstance(one, Utterance)]
         yield f"{EVENTS}/{month}.md", "\n".join(lines) + "\n"
+
+
+def _first_line(conversation: StoredConversation, counters: Mapping[str, int]) -> str:
+    header = {"format": FORMAT, "version": 1, "conversation": conversation.id, **counters}
+    shown = json.dumps(header, ensure_ascii=False).replace(">", "\\u003e")
+    return f"<!-- {shown} -->"
 
 
 def _began(session: Sequence[Record | Utterance]) -> datetime:
@@ -228,11 +255,18 @@ def _line(text: str) -> str:
 # ---- reading
 
 
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise DataFileError(file, None, "is not UTF-8; save it in that encoding") from exc
+
+
 def _items(path: Path) -> Iterator[Item]:
-    files = [path / PROFILE, *sorted((path / EVENTS).glob("*.md"))]
+    files = [path / PROFILE, *sorted((path / EVENTS).glob(MONTHS))]
     for file in files:
         under, text, start = "", list[str](), 0
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = _read(file).splitlines()
         for number, line in enumerate([*lines, "#"], 1):
             aside = bool(text) and not text[-1].strip() and bool(line.strip()) and not line.startswith("  ")
             if text and (line.startswith(("- ", "#")) or aside):

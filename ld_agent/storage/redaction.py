@@ -92,15 +92,21 @@ class Secrets(Plain):
             log.warning("redacted before storing: %s", ", ".join(found))
         return value
 
-    def kept(self, value: Any, counts: Counter[str] | None = None) -> Any:
-        """A text, or the texts in lists and mappings, without secrets, which are counted by kind."""
+    def kept(self, value: Any, counts: Counter[str] | None = None, name: str = "") -> Any:
+        """A text, or the texts in lists and mappings, without secrets, which are counted by kind.
+
+        Args:
+            name: "password: ", before the text of a mapping.
+        """
         if isinstance(value, Mapping):
-            return {key: self.kept(each, counts) for key, each in value.items()}
+            return {key: self.kept(each, counts, self.kept(f"{key}: ")) for key, each in value.items()}
         if isinstance(value, list | tuple):
-            return type(value)(self.kept(each, counts) for each in value)
+            return type(value)(self.kept(each, counts, name) for each in value)
         if isinstance(value, str):
+            value = name + value
             for kind, pattern in _patterns(value):
                 value = pattern.sub(partial(_without, kind, Counter() if counts is None else counts), value)
+            value = value.removeprefix(name)
         return value
 
 

@@ -57,6 +57,17 @@ def test_what_is_no_secret_stays(text: str):
     assert Secrets().stored(text) == text
 
 
+def test_a_mapping_names_its_secrets():
+    told = {
+        "password": "swordfish",
+        "at": [{"api_key": ["abcd1234efgh5678"], "password": 7}],
+        "note": "The password is long",
+    }
+    kept = {"password": REDACTED, "at": [{"api_key": [REDACTED], "password": 7}], "note": "The password is long"}
+    assert Secrets().kept(told) == kept
+    assert Secrets().kept({KEY: "a key", "note": "swordfish"}) == {KEY: "a key", "note": "swordfish"}
+
+
 @pytest.mark.parametrize(
     "piece", ["eyJ", "1 ", "4111 ", "password ", "密码", "a://a:", "-----BEGIN PRIVATE KEY-----", "Bearer "]
 )
@@ -86,7 +97,8 @@ def test_no_way_leads_a_secret_into_the_store(scene: Scene, command_line: Comman
     pytest.importorskip("langgraph")
     from ld_agent.integrations.langgraph import MemoryStore
 
-    MemoryStore(agent).put(("ann",), "k", {"text": "A key", "keys": [{"key": KEY}]})
+    MemoryStore(agent).put(("ann",), "k", {"text": "A key", "keys": [{"key": KEY}], "password": "hunter2"})
     exported = "\n".join(export_lines(agent.store))
+    assert "hunter2" not in exported
     assert (KEY in exported, exported.count(REDACTED) >= 7) == (False, True)
     assert not [file for file in path.parent.glob(f"{path.name}*") if KEY.encode() in file.read_bytes()]

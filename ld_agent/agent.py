@@ -7,6 +7,7 @@ A thin public face over `ld_agent.running.resources`; what is said and learned i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Self
@@ -15,7 +16,7 @@ from weakref import WeakValueDictionary
 from ld_agent.backbones.base import Backbone, Completion
 from ld_agent.config import Config, load_config
 from ld_agent.conversation import Conversation
-from ld_agent.errors import InputError
+from ld_agent.errors import ConversationBusyError, InputError, StoreError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views.base import ViewContext
@@ -24,6 +25,7 @@ from ld_agent.modules.base import Models
 from ld_agent.running.background import Background
 from ld_agent.running.resources import Resources
 from ld_agent.running.stateless import without_memory
+from ld_agent.running.turnstile import Turnstile
 from ld_agent.state import Relation
 from ld_agent.steps import arun, run
 from ld_agent.storage.rows import StoredConversation
@@ -198,11 +200,14 @@ class Agent:
             self._background.put(relation.id, learn)
 
     def expire(self, stored: StoredConversation) -> None:
-        """Remove the records and traits of a stored conversation that have expired, which talking does by itself."""
-        if (relation := self._relations.get(stored.id)) is not None and relation.key == stored.key:
-            relation.expire()
-        elif self.store.expire(stored.key, self.clock):
-            self.resources.indexes.drop(stored.key)
+        """Remove what has expired in a stored conversation, unless it is in use or cannot be written; talking does it too."""
+        relation, name = self._relations.get(stored.id), f"conversation {stored.id!r}"
+        turnstile = relation.turnstile if relation else Turnstile(name, False, self.store.turn_lock(stored.key))
+        with suppress(ConversationBusyError, StoreError), turnstile.entered(waits=False):
+            if relation:
+                relation.expire()
+            elif self.store.expire(stored.key):
+                self.resources.indexes.drop(stored.key)
 
     def recall(self, stored: StoredConversation, text: str, at: datetime | str | None = None) -> list[Recalled]:
         """Recall from a stored conversation without opening it; pending work stays pending.
@@ -220,7 +225,9 @@ class Agent:
         self.expire(stored)
         views = EnabledViews(self.config.memory.views, self.view_context(stored.key, stored.agent))
         query = self.resources.query(checked_text(text), self.clock() if at is None else utc(at))
-        return list(run(views.recall(query, within_budget=False), self.resources.asking.complete).recalled)
+        recalled = run(views.recall(query, within_budget=False), self.resources.asking.complete).recalled
+        lapsed = self.store.lapsed(stored.key)
+        return [one for one in recalled if one.record.id not in lapsed]
 
     def view_context(self, key: int, agent_name: str) -> ViewContext:
         """Return what the views of one conversation are made from."""

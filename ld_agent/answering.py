@@ -135,7 +135,7 @@ class Answering:
                 return Answer(_whole(first.text, first.finish), first, (f"asked again without success: {exc}",))
             if reply(second) and not only_repeats(reply(second), said):
                 return Answer(_whole(second.text, second.finish), second, (REPEATED,))
-        return Answer(_whole(first.text, first.finish), first)
+        return Answer(first.text if situation.passed.formatted else _whole(first.text, first.finish), first)
 
     def _completion(
         self,

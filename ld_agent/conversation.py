@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from ld_agent.errors import InputError
 from ld_agent.memory.short_term import ShortTermCache
-from ld_agent.revising.correcting import correct, undo
+from ld_agent.revising.correcting import correct, follow, undo
 from ld_agent.running.stream import AsyncReplyStream, SyncReplyStream
 from ld_agent.state import Relation, session_ended
 from ld_agent.steps import Steps, arun, run
@@ -256,17 +256,22 @@ class Conversation:
     @property
     def records(self) -> list[Record]:
         """All memory records, oldest first, without pending work."""
-        self.relation.expire()
         return self._store.records(self.key)
 
-    def edit(self, target: str, text: str) -> None:
+    def edit(self, target: str, text: str, *, edited: datetime | None = None) -> None:
         """Correct a record, trait or utterance by its id, and everything else that says it; logged with its date, and exported.
+
+        Args:
+            edited: when an imported message was edited where it comes from, which is no change by hand; one made here stays.
 
         Raises:
             InputError: no such record, trait or utterance, or an empty text.
         """
         with self._inside():
-            correct(self.relation, target, checked_text(text), self._resources.clock())
+            if edited:
+                follow(self.relation, target, checked_text(text), edited, self._resources.clock())
+            else:
+                correct(self.relation, target, checked_text(text), self._resources.clock())
 
     def forget(self, target: str) -> None:
         """Delete a record, trait or utterance by its id, with everything else that says it; only the fact that it was

@@ -54,7 +54,15 @@ class BackboneError(LDAgentError):
 
 
 class StoreError(LDAgentError):
-    """A memory file that cannot be opened, read or written."""
+    """A memory file that cannot be opened, read or written.
+
+    Attributes:
+        remedy: the message without the store's path; "" unless that was given apart, for a message that names nobody.
+    """
+
+    def __init__(self, message: str, path: object = None) -> None:
+        self.remedy = "" if path is None else message
+        super().__init__(message if path is None else f"{path}: {message}")
 
 
 class RepeatedRowError(StoreError):

@@ -76,7 +76,6 @@ class Relation:
             self._store, self.key, self.encoder, config.personas, self.models.language.reading, resources.progress
         )
         self.bank.seed(self.agent_name, config.agent.persona, EPOCH)
-        self._store.limit_lifetimes(self.key)
         self.views = self._views()
         self._notes = self.views.enable()
         self._settle_language()
@@ -159,8 +158,8 @@ class Relation:
         self._version = version
 
     def expire(self) -> None:
-        """Remove what has expired; whoever comes in next notices."""
-        if self._store.expire(self.key, self.resources.clock):
+        """Remove what has expired; use inside the turnstile. Whoever comes in next notices."""
+        if self._store.expire(self.key):
             self._version = None
             self.resources.indexes.drop(self.key)
 
@@ -216,9 +215,9 @@ class Relation:
 
     def _judged(
         self, check: StatementCheck, said: Utterance, traits: Sequence[str]
-    ) -> tuple[Sequence[str], Sequence[Trait], Mapping[str, Trait]]:
-        """The traits that an utterance supports, its speaker's traits that it ends, and the later traits that end those of an
-        imported utterance, by text. Writes nothing, as models take time.
+    ) -> tuple[Sequence[str], Sequence[tuple[Trait, datetime]], Mapping[str, Trait]]:
+        """The traits that an utterance supports, its speaker's traits that it ends and when, and the later traits that end those
+        of an imported utterance, by text. Writes nothing, as models take time.
         """
         if not self._told(said):
             return traits, (), {}
@@ -237,12 +236,13 @@ class Relation:
         )
         claims = [([(said.speaker, later.text)], f"{said.speaker}: {trait}") for trait, later in pairs]
         by_start = sorted((pairs[n] for n in over(check, claims)), key=lambda pair: pair[1].holds_from or pair[1].at)
-        return true, ended, dict(reversed(by_start))
+        ends = [(trait, ends_at(check, trait, said, self.models.language.reading)) for trait in ended]
+        return true, ends, dict(reversed(by_start))
 
     def _merge(
         self,
         learned: Sequence[tuple[Utterance, Sequence[str]]],
-        ended: Sequence[Trait] = (),
+        ended: Sequence[tuple[Trait, datetime]] = (),
         over_by: Mapping[str, Trait] = NOTHING_LATER,
     ) -> None:
         """Store the traits of utterances with when they hold, and what the last of them ends; atomic.
@@ -255,8 +255,8 @@ class Relation:
             if self._store.version(self.key) != self._version:
                 self.bank.drop_mirror()
             reading = self.models.language.reading
-            for trait in ended:
-                self.bank.end(trait.id, ends_at(trait, learned[-1][0], reading), learned[-1][0].id)
+            for trait, at in ended:
+                self.bank.end(trait.id, at, learned[-1][0].id)
             holds = {(u.id, text): held(text, u.local_at, reading) for u, texts in learned for text in texts}
             self.bank.merge(learned, holds, over_by)
 
@@ -305,12 +305,15 @@ class Relation:
         return (yield from attempted(self._store, self.key, TRAITS, list(by_id), learn, "for their traits"))
 
 
-def ends_at(trait: Trait, said: Utterance, reading: Reading) -> datetime:
-    """When a trait ends that an utterance ends: on the only date that it says ("I'm moving to Bristol on 4 May."), if the trait
-    was told before and has no date itself, or else as it is said."""
-    period = only_date(said.text, said.local_at, reading)
-    own = trait.holds_from or trait.holds_until
-    return period[0] if period and not own and trait.last_at <= period[0] else said.at
+def ends_at(check: StatementCheck, trait: Trait, said: Utterance, reading: Reading) -> datetime:
+    """When a trait ends that an utterance ends: on the only date of a sentence that ends it ("I'm moving to Bristol on 4 May."),
+    if the trait was told before that date and has none itself, or else as it is said."""
+    for sentence in () if trait.holds_from or trait.holds_until else sentences_of(said.text):
+        period = only_date(sentence, said.local_at, reading)
+        claim = telling([(said.speaker, sentence)], said.speaker), f"{said.speaker}: {trait.text}"
+        if period is not None and trait.last_at <= period[0] and claim[0] and over(check, [claim]):
+            return period[0]
+    return said.at
 
 
 def session_ended(relation: Relation, cache: ShortTermCache, at: datetime | str | None) -> Steps[list[Record]]:

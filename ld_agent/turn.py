@@ -114,7 +114,7 @@ class Turn:
         said = self._said(answer, interrupted)
         self._lap("generate")
         text = self.options.passed.begun + said if recorded is None else recorded
-        kept = self._keep(text, at, interrupted) if text and not self._completion.calls else None
+        kept = self._keep(text, at, interrupted) if text.strip() and not self._completion.calls else None
         self._lap("store")
         return self._reply(said, kept)
 
@@ -172,12 +172,12 @@ class Turn:
         """What is recalled and known, without what was said in earlier sessions."""
         relation, recalled = self.relation, self.remembered.recalled
         running = tuple([u for u in self.cache.utterances if u.id != self.heard.id])
-        guidance = relation.views.guidance(recalled)
+        guidance = relation.views.guidance(recalled, decides=self._decides)
         talk = (relation.agent_name, self.heard, running, recalled, self.traits, self._everyone[1:])
         return Situation(
             *(*talk, guidance.steps, guidance.examples),
             labelled=len(relation.views.views) > 1,
-            decides=relation.views.decides,
+            decides=self._decides,
             instructions=self.options.instructions,
             language=relation.models.language,
             doubted=relation.bank.channels(self.traits),
@@ -248,7 +248,6 @@ class Turn:
 
     def _generated(self, situation: Situation, prompted: Prompted) -> Steps[str]:
         """The model's answer; its decision whether the utterance is worth remembering, if any, is noted."""
-        views = self.relation.views
         self._said_before = before = None if self.checked else self._not_to_be_repeated()
         answer = yield from self._answering.steps(
             situation, prompted, self._seeded(), self._listener, before, self.checked
@@ -256,12 +255,17 @@ class Turn:
         self.notes += answer.notes
         self.notes += answer.completion.notes
         self._completion = answer.completion
-        if views.decides:
+        if self._decides:
             verdict = decision(answer.completion.text)
             self.decision = NOT_STATED if verdict is None else "yes" if verdict else "no"
             if verdict is not None:
-                views.note_verdict(self.heard, verdict)
+                self.relation.views.note_verdict(self.heard, verdict)
         return answer.text
+
+    @property
+    def _decides(self) -> bool:
+        """Whether the answer also decides if the utterance is worth remembering; one in a client's form has no place for it."""
+        return self.relation.views.decides and not self.options.passed.formatted
 
     def _seeded(self) -> ReplyOptions:
         """The options with a seed: by default each utterance's own, so that a conversation played again has the same replies."""
@@ -303,22 +307,23 @@ class Turn:
             relation.agent_name,
             self._everyone[1:],
             self.on_text,
-            decides=relation.views.decides,
+            decides=self._decides,
             said=self._said_before,
             language=relation.models.language,
-            begun=self.options.passed.begun,
+            passed=self.options.passed,
         )
 
     def _said(self, answer: str, interrupted: bool) -> str:
         """The reply in an answer; "" only if it was interrupted before the first word."""
-        people, decides = self._everyone[1:], self.relation.views.decides
-        said = reply_text(answer, self.relation.agent_name, people, decides=decides, said=self._said_before)
+        passed, people, said = self.options.passed, self._everyone[1:], answer
+        if not passed.formatted:
+            said = reply_text(answer, self.relation.agent_name, people, decides=self._decides, said=self._said_before)
         if interrupted:
             self.notes.append(INTERRUPTED)
-        elif not said and not self._completion.calls and not self.options.passed.begun:
+        elif not said.strip() and not self._completion.calls and not passed.begun:
             said, why = self.relation.models.language.words.speechless, self._completion.why_none("generator")
             self.notes.append(f"{why}; {STOCK_PHRASE}" if why else NO_REPLY)
-        return continued(self.options.passed.begun, said)
+        return continued(passed, said)
 
     def _keep(self, text: str, at: datetime | None, interrupted: bool) -> Utterance:
         """Store the reply, after everything that was said while it was generated."""

@@ -180,7 +180,7 @@ class Record:
         pinned: included in every prompt at a person's request.
         channel: the least trusted channel among its sources; set when it is stored.
         said_by: the speakers of its sources, without the agent.
-        expires: when it is removed, unless it is pinned; None: never.
+        expires: of what a program stores: when it is removed, unless it is pinned; None: never.
     """
 
     id: str
@@ -233,7 +233,6 @@ class Trait:
         holds_from: when it began; None: unknown, counts as ``at``.
         holds_until: when it ends, as far as is known; None: open.
         ended_by: id of the utterance that said that it ended; "": none.
-        expires: when it is removed, unless it is pinned; None: never.
     """
 
     id: str
@@ -249,7 +248,6 @@ class Trait:
     holds_from: datetime | None = None
     holds_until: datetime | None = None
     ended_by: str = ""
-    expires: datetime | None = None
 
     @property
     def active(self) -> bool:

@@ -1,8 +1,11 @@
 """What was said to be "yesterday" is remembered, read and quoted with its date; what was said stays word for word."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from agent_parts import CHECKED, Scene, requests_of
+
+from ld_agent.state import ends_at
 
 AT = datetime(2026, 3, 12, 18, tzinfo=UTC)
 LATER = AT + timedelta(days=38)
@@ -44,8 +47,15 @@ def test_a_planned_move_ends_the_present_home_on_its_date(scene: Scene):
     for line, at in ((home, AT), (plan, LATER)):
         talk.observe(line, "Maya", at)
         talk.end_session()
-    [trait] = [trait for trait in talk.persona("Maya", as_of=LATER) if trait.text == home]
-    assert (trait.holds_until, trait.ended_by) == (datetime(2026, 5, 4, tzinfo=UTC), "u2")
+    held = [
+        [trait.holds_until for trait in talk.persona("Maya", as_of=as_of) if trait.text == home]
+        for as_of in (None, LATER, datetime(2026, 5, 5, tzinfo=UTC))
+    ]
+    day = datetime(2026, 5, 4, tzinfo=UTC)
+    assert held == [[day], [day], []]
+    said = replace(talk.utterances[-1], text="Tom and I broke up. Mum's birthday is on 4 May.")
+    dating = replace(talk.persona("Maya")[0], text="I am dating Tom.", holds_until=None)
+    assert ends_at(talk.relation.check, dating, said, talk.relation.models.language.reading) == said.at
 
 
 def test_a_session_of_two_days_leaves_its_event_as_it_is(scene: Scene):

@@ -68,14 +68,50 @@ def test_what_is_told_again_or_pinned_lives_on(scene: Scene):
     assert [t.text for t in ann.traits() if t.source] == []
 
 
-def test_a_key_that_is_set_later_holds_for_what_is_stored(scene: Scene, command_line: CommandLine):
-    told(scene).close(end_sessions=False)
+def test_what_expires_is_what_the_config_says_now(scene: Scene, command_line: CommandLine):
+    told(scene, **{"memory.ttl": 1, "personas.ttl": 1}).close(end_sessions=False)
     path = scene.opened[0].config.store.path
-    command = ("memory", "list", "--store", path, "--conversation", "ann", "--json")
-    assert len(json.loads(command_line(*command).out)) == 3
-    scene.clock.at = START + DAY
-    agent = scene.agent(**{"memory.ttl": 10, "personas.ttl": 10, "agent.persona": ["I am a gardener."]})
-    assert len(agent.conversation("ann").records) == 1
-    agent.close(end_sessions=False)
-    assert [row["text"] for row in json.loads(command_line(*command).out)] == ["I am a gardener."], "by the real clock"
+
+    def kept() -> list[str]:
+        ran = command_line("memory", "list", "--store", path, "--conversation", "ann", "--json")
+        return [row["id"] for row in json.loads(ran.out) if row["sources"]]
+
+    scene.clock.at = START + 5 * DAY
+    for days in (None, 10):  # unset, then longer than before
+        agent = scene.agent(**{"memory.ttl": days, "personas.ttl": days})
+        stored = agent.store.find_conversation("ann")
+        assert stored
+        assert agent.recall(stored, "bees")
+        assert len(agent.conversation("ann").records) == 1
+        agent.close(end_sessions=False)
+    assert kept() == ["m1", "t2"], "the command knows no config, so nothing expires"
+    agent = scene.agent(**{"memory.ttl": 4, "personas.ttl": 4})
+    assert [one.id for one in agent.store.expired()] == ["ann"], "unopened since the key was set"
+    agent.expire(stored)
+    assert (agent.store.expired(), kept()) == ([], [])
     assert BEES in command_line("memory", "export", "-", "--store", path).out, "what was said stays"
+
+
+def test_readers_leave_out_what_only_a_turn_removes(scene: Scene):
+    agent = told(scene, **{"memory.ttl": 10, "personas.ttl": 10})
+    ann, stored = agent.conversation("ann"), agent.store.find_conversation("ann")
+    assert stored
+
+    def read() -> list[object]:
+        traits = [t for t, _ in agent.store.personas(ann.key).traits() if t.source]
+        return [*ann.records, *traits, *agent.recall(stored, "bees")]
+
+    def rows() -> int:
+        return len([*agent.store.rows(ann.key, "record")])
+
+    scene.clock.at = START + 11 * DAY
+    with ann.relation.turnstile.entered():
+        agent.expire(stored)
+        assert (read(), rows()) == ([], 1), "in use"
+    agent.store.db.execute("PRAGMA query_only = 1")
+    agent.expire(stored)
+    assert (read(), rows()) == ([], 1), "read-only"
+    agent.store.db.execute("PRAGMA query_only = 0")
+    agent.expire(stored)
+    assert rows() == 0
+    ann.respond("Hello!")

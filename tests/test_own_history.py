@@ -106,50 +106,68 @@ def test_options_of_histories_are_refused_for_a_backup(
     assert all(option in ran.err for option in options if option.startswith("--")), ran.err
 
 
-@pytest.mark.parametrize("format", ["telegram", "whatsapp"])
-def test_what_was_edited_since_is_corrected_not_stored_twice(
-    command_line: CommandLine, tmp_path: Path, format: str
+def test_the_latest_edit_elsewhere_is_taken_and_what_was_changed_here_stays(
+    command_line: CommandLine, tmp_path: Path
 ) -> None:
-    path, store = tmp_path / f"WhatsApp Chat - Bo.{'json' if format == 'telegram' else 'txt'}", tmp_path / "me.db"
-    command = ("memory", "import", path, "--store", store, "--conversation", "ann", "--me", "Ann", "--timezone", "UTC")
+    path, store = tmp_path / "result.json", tmp_path / "me.db"
+    command = ("memory", "import", path, "--store", store, "--conversation", "ann", "--me", "Ann")
 
-    def exported(bees: str, edited: bool) -> None:
-        row = {"id": 7, "type": "message", "date": "2024-06-03T09:00:00", "from": "Ann", "text": bees}
-        note = " \u200e<This message was edited>" if edited else ""
-        lines = (
-            f"[03.06.24, 09:00:00] Ann: {bees}{note}\n[03.06.24, 09:00:00] Ann: Hello!\n[04.06.24, 09:00:00] Bo: Well?"
-        )
-        telegram = {"name": "Bo", "type": "personal_chat", "id": 1, "messages": [row]}
-        path.write_text(json.dumps(telegram) if format == "telegram" else lines, encoding="utf-8")
-
-    def said() -> list[str]:
+    def taken(bees: str, edited: int | None) -> tuple[str, str]:
+        """What the line says after the import of an export, and whether it was corrected."""
+        row = {"id": 7, "type": "message", "date": "2024-06-03T07:33:20", "from": "Ann", "text": bees}
+        row["date_unixtime"] = "1717400000"
+        row |= {} if edited is None else {"edited_unixtime": str(1717400000 + edited)}
+        chat = {"name": "Bo", "type": "personal_chat", "id": 1, "messages": [row, row | {"id": 8, "text": "Hello!"}]}
+        path.write_text(json.dumps(chat), encoding="utf-8")
+        planned = command_line(*command, "--dry-run").err
+        ran = command_line(*command)
+        assert ran.code == 0, ran.err
+        assert planned.replace("would be ", "").splitlines()[0] == ran.err.splitlines()[0]
         with closing(SQLiteStore(store)) as opened:
-            return [u.text for u in opened.utterances(1)]
+            [first, _] = opened.utterances(1)
+        return first.text, "edited" if "1 of them edited since" in ran.err else ""
 
-    exported("I keep bees.", edited=False)
-    assert command_line(*command).code == 0
-    before = said()
-    exported("I keep wasps.", edited=True)
-    assert "1 of them edited since" in command_line(*command, "--dry-run").err
-    assert said() == before
-    ran = command_line(*command)
-    assert (ran.code, "0 messages stored" in ran.err) == (0, True), ran.err
-    assert said() == ["I keep wasps.", *before[1:]]
-    assert "edited" not in command_line(*command).err
-    exported("I keep hornets.", edited=False)
-    command_line(*command)
-    assert said()[0] == "I keep wasps." or format == "whatsapp", "what was changed here stays"
+    assert taken("I keep bees.", None)[0] == "I keep bees."
+    assert taken("I keep hens.", None) == ("I keep bees.", ""), "no edit is marked"
+    assert taken("I keep wasps.", 60) == ("I keep wasps.", "edited")
+    assert taken("I keep wasps.", 60) == ("I keep wasps.", "")
+    assert taken("I keep bees.", None) == ("I keep wasps.", ""), "an older export"
+    assert taken("I keep hornets.", 90) == ("I keep hornets.", "edited"), "edited again"
+    assert taken("I keep wasps.", 60) == ("I keep hornets.", ""), "an older edit"
+    assert taken("I keep hornets.", 120) == ("I keep hornets.", "")
+    assert taken("I keep ants.", 100) == ("I keep hornets.", ""), "older than the edit that left it as it was"
+    ran = command_line("memory", "edit", "u1", "I keep moths.", "--store", store, "--conversation", "ann")
+    assert ran.code == 0, ran.err
+    assert taken("I keep flies.", 150) == ("I keep moths.", ""), "changed here"
+
+
+def test_lines_without_ids_of_their_own_are_never_taken_for_edits(command_line: CommandLine, tmp_path: Path) -> None:
+    path, store = tmp_path / "WhatsApp Chat - Bo.txt", tmp_path / "me.db"
+    command = ("memory", "import", path, "--store", store, "--conversation", "ann", "--me", "Ann")
+    for lines in ("Ann: One.", "Ann: One.\n[03.06.24, 09:00:00] Ann: Two. \u200e<This message was edited>"):
+        path.write_text(f"[03.06.24, 09:00:00] {lines}", encoding="utf-8")
+        assert "1 message stored" in command_line(*command).err
+    with closing(SQLiteStore(store)) as opened:
+        assert [u.text for u in opened.utterances(1)] == ["One.", "Two."]
 
 
 def test_unpacked_chats_stay_apart(command_line: CommandLine, tmp_path: Path) -> None:
     store = tmp_path / "me.db"
-    for folder in ("WhatsApp Chat - Bo", "WhatsApp Chat - Cy", "x", "y"):
-        (tmp_path / folder).mkdir()
-        begins = f"[0{len(folder)}.06.24, 08:00:00] {'Di' if folder == 'y' else 'Ed'}: Hi.\n"
+
+    def imported(folder: str, *lines: str, conversation: str = "ann") -> str:
         path = tmp_path / folder / "_chat.txt"
-        path.write_text(f"{begins if len(folder) == 1 else ''}[13.06.24, 09:00:00] Ann: Hello!", encoding="utf-8")
-        ran = command_line("memory", "import", path, "--store", store, "--me", "Ann", "--timezone", "UTC")
-        assert (ran.code, "stored already" in ran.err) == (0, False), ran.err
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n".join(f"[{n:02}.06.24, 08:00:00] {line}" for n, line in enumerate(lines, 1)), "utf-8")
+        command = ("memory", "import", path, "--store", store, "--me", "Ann", "--conversation", conversation)
+        return command_line(*command).err.splitlines()[0]
+
+    assert "2 messages stored" in imported("x", "Ed: Hi.", "Ann: Hello!")
+    assert "1 message stored; 1 were" in imported("x", "Ed: Hi.", "Ed: Well?"), "another beginning changes no name"
+    for folder in ("WhatsApp Chat - Bo", "WhatsApp Chat - Cy"):
+        assert "1 message stored" in imported(folder, "Ed: Hi.")
+    refused = imported("y", "Di: Hi.", "Ann: Hello, Di!")
+    assert all(part in refused for part in ("'ann'", "_chat.txt", "WhatsApp Chat - Ann.txt", "--conversation")), refused
+    assert "2 messages stored" in imported("y", "Di: Hi.", "Ann: Hello, Di!", conversation="di")
 
 
 def test_an_imported_line_is_read_for_an_answer(scene: Scene) -> None:

@@ -23,6 +23,7 @@ from ld_agent.backbones.answer_text import OMITTED, split
 from ld_agent.backbones.base import FORMAT, NOT_PASSED, Completion, Lack, Message, Request
 from ld_agent.backbones.client_message import tool_calls
 from ld_agent.backbones.wire import (
+    REFUSAL,
     Received,
     address,
     error_text,
@@ -57,7 +58,6 @@ _LACKS: Mapping[Any, Lack] = {
     "function_call": "tool",
 }
 """What an answer without text lacks, by the reason why it ended. OpenAI does not return reasoning at all."""
-_REFUSAL = re.compile(r"unsupported|not support|not permitted|unexpected|unrecognized|unknown|forbidden", re.IGNORECASE)
 _FIXES = {
     401: "check the key in ${key}",
     402: "check the account's credit",
@@ -330,7 +330,7 @@ class EndpointBackbone:
     def _leave_out_refused(self, sent: Mapping[str, Any], exc: Exception) -> bool:
         """Omit an optional parameter that the server rejects; True if the call can be retried without it."""
         message = f"{getattr(exc, 'code', '')} {said(exc)}"
-        if getattr(exc, "status_code", None) not in (400, 422) or not _REFUSAL.search(message):
+        if getattr(exc, "status_code", None) not in (400, 422) or not REFUSAL.search(message):
             return False
         for name in [*(name for name in OPTIONAL if name in sent), *sent.get("extra_body", ())]:
             if getattr(exc, "param", None) == name or re.search(rf"\b{re.escape(name)}\b", message):

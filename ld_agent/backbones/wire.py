@@ -29,16 +29,18 @@ _PIECES = re.compile(r"(?P<word>[A-Z]?[a-z]+|  +)|(?P<capitals>[A-Z]+)|(?P<rest>
 _CHARACTERS_A_TOKEN = {"word": 3, "capitals": 2, "rest": 1}
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 _WORDS = {
-    "format": (FORMAT, "json_schema", "json_object", "json mode", "structured output"),
+    "format": (FORMAT, "json_schema", "json_object", "json mode", "structured output", "structured outputs"),
     "media": ("image", "audio", "video", "file", "modal", "vision", "content", "string"),
     "tools": ("tool", "function"),
     "begun": ("assistant", "last message", "prefix", "prefill"),
     "system": ("system", "developer", "role"),
 }
 """Words with which endpoints refuse a part of a call; templates without a system role also say that roles must alternate."""
+_MARKS = "\"'`.,:;()[]{}"
 _CONTINUE = "(Continue this reply without repeating it: {begun})"
 _STATUS = frozenset({400, 404, 415, 422, 500, 501})
 """Some servers call it their own failure."""
+REFUSAL = re.compile(r"unsupported|not support|not permitted|unexpected|unrecognized|unknown|forbidden", re.IGNORECASE)
 
 
 def address(url: str) -> tuple[str, str]:
@@ -126,7 +128,7 @@ def refused(sent: Mapping[str, Any], request: Request, status: int | None, said:
     """
     messages, said = sent["messages"], said.casefold()
     there = {
-        "format": "format" in request.passes,
+        "format": "format" in request.passes and (status or 0) < 500 and _refuses_format(said),
         "media": any(isinstance(m["content"], list) for m in messages),
         "tools": "tools" in request.passes or any(m["role"] == "tool" for m in messages),
         "begun": messages[-1]["role"] == "assistant",
@@ -134,6 +136,16 @@ def refused(sent: Mapping[str, Any], request: Request, status: int | None, said:
     }
     likely = (what for what, words in _WORDS.items() if there[what] and any(word in said for word in words))
     return next((what for what in likely if what not in without), "") if status in _STATUS else ""
+
+
+def _refuses_format(said: str) -> bool:
+    """Whether an error is about the parameter as such, not about a client's mistake in it."""
+    named = f" {' '.join(word.strip(_MARKS) for word in said.split())} "
+    return (
+        REFUSAL.search(said) is not None
+        and " schema " not in named
+        and any(f" {word} " in named for word in _WORDS["format"])
+    )
 
 
 def estimated_prompt(messages: Sequence[Message]) -> int:

@@ -15,7 +15,7 @@ from ld_agent.cli.show import say
 from ld_agent.config import Config
 from ld_agent.datasets.exports import Export, Message, format_of, read
 from ld_agent.errors import DataFileError, InputError
-from ld_agent.running.history import Imported, People, correct_edited, plan, store_history
+from ld_agent.running.history import Imported, People, check_same_chat, correct_edited, plan, store_history
 from ld_agent.storage.address import is_address, shown
 from ld_agent.storage.opening import open_store
 from ld_agent.storage.store import Store
@@ -71,6 +71,8 @@ def import_history(
         agent = stored.agent if stored else settings.agent.name
         _check_owner(me, agent, conversation)
         people = People(me, agent, name, opened.speakers(stored.key) if opened and stored else ())
+        if opened:
+            check_same_chat(opened, conversation, read(Export(source, _zone(timezone)), name), people)
         with _progress(export, imported) as messages:
             beta = None if dry else settings.memory.beta
             broken = _take_in(opened, (conversation, agent), messages(name), people, imported, beta=beta)

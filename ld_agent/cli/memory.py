@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -54,7 +53,7 @@ def list_command(store: Store, conversation: MaybeConversation = None, as_json: 
 
       ld-agent memory list --store me.db --conversation maya --json
     """
-    opened = _kept(store)
+    opened = existing_store(store)
     if conversation is None:
         _list_conversations(opened, as_json)
     else:
@@ -152,7 +151,7 @@ def export(
       ld-agent memory export maya --format markdown --store me.db --conversation maya
     """
 
-    opened = _kept(store)
+    opened = existing_store(store)
     if form == "markdown":
         export_folder(opened, conversation, out)
         return
@@ -350,14 +349,6 @@ def _counted(what: str) -> Iterator[Callable[[int, int], None]]:
     with bars() as display:
         task = display.add_task(what, total=None)
         yield lambda done, total: display.update(task, completed=done, total=total)
-
-
-def _kept(store: str) -> MemoryStore:
-    """An existing store, without what has expired."""
-    opened = existing_store(store)
-    for conversation in opened.expired(now := datetime.now(UTC)):
-        opened.expire(conversation.key, lambda: now)
-    return opened
 
 
 def _failure_json(failure: Failure) -> dict[str, Any]:

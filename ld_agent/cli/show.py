@@ -175,6 +175,6 @@ def trait_json(trait: Trait) -> dict[str, Any]:
         "mentions": trait.mentions,
         "sources": [trait.source] if trait.source else [],
         "superseded_by": trait.superseded_by,
-        **{name: iso(at) for name in ("holds_from", "holds_until", "expires") if (at := getattr(trait, name))},
+        **{name: iso(at) for name in ("holds_from", "holds_until") if (at := getattr(trait, name))},
         **({"ended_by": trait.ended_by} if trait.ended_by else {}),
     }

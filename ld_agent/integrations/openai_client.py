@@ -8,8 +8,10 @@ Knows the client's ``chat.completions`` with ``create``, ``parse`` and ``stream`
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
@@ -28,6 +30,7 @@ from ld_agent.integrations.remembered import last_line, lines_of, remembered, sp
 Client = TypeVar("Client", OpenAI, AsyncOpenAI)
 Call = Callable[..., Any]
 log = logging.getLogger("ld_agent")
+LONGEST_WAIT = 5.0  # seconds, for a turn to be stored whose stream was left
 
 
 def remembering(client: Client, person: str, store: str | Path | Agent | None = None) -> Client:
@@ -141,8 +144,17 @@ class _Turn:
         elif isinstance(answer, AsyncStream):
             return _AsyncHeard(answer, self.store)
         elif parse := getattr(answer, "parse", None):  # of a raw response
-            vars(answer)["parse"] = lambda **how: self.heard(parse(**how))
+            vars(answer)["parse"] = self._parsing(parse)
         return answer
+
+    def _parsing(self, parse: Call) -> Call:
+        if not inspect.iscoroutinefunction(parse):
+            return lambda **how: self.heard(parse(**how))
+
+        async def parsed(**how: Any) -> Any:
+            return await asyncio.to_thread(self.heard, await parse(**how))
+
+        return parsed
 
     def store(self, text: str) -> None:
         """Store what was said, once. The answer is there, so a failure is logged."""
@@ -162,19 +174,24 @@ class _Turn:
 
 
 class _Listener:
-    """A stream of chunks as the client gave it; its text is passed on at its end, or if it is closed before."""
+    """A stream of chunks as the client gave it; its text is passed on at its end, or if it is closed or left before."""
 
     def __init__(self, stream: Any, store: Callable[[str], None]) -> None:
-        self._stream, self._store, self._text = stream, store, ""
+        self._stream, self._store, self._read = stream, store, list[str]()
+        self._left = weakref.finalize(self, _store_left, store, self._read)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def _ends(self, chunk: Any) -> bool:
-        for choice in chunk.choices:
-            if choice.index == 0:
-                self._text += getattr(choice.delta, "content", None) or getattr(choice.delta, "refusal", None) or ""
-        return any(choice.finish_reason for choice in chunk.choices)
+        first = [choice for choice in chunk.choices if choice.index == 0]
+        deltas = [choice.delta for choice in first]
+        self._read += [getattr(d, "content", None) or getattr(d, "refusal", None) or "" for d in deltas]
+        return any(choice.finish_reason for choice in first)
+
+    def _finish(self) -> None:
+        if self._left.detach():
+            self._store("".join(self._read))
 
 
 class _Heard(_Listener):
@@ -184,7 +201,7 @@ class _Heard(_Listener):
     def __next__(self) -> Any:
         chunk = next(self._stream, None)
         if chunk is None or self._ends(chunk):
-            self._store(self._text)
+            self._finish()
         if chunk is None:
             raise StopIteration
         return chunk
@@ -197,8 +214,8 @@ class _Heard(_Listener):
 
     def close(self) -> None:
         self._stream.close()
-        if self._text:
-            self._store(self._text)
+        if any(self._read):
+            self._finish()
 
 
 class _AsyncHeard(_Listener):
@@ -208,7 +225,7 @@ class _AsyncHeard(_Listener):
     async def __anext__(self) -> Any:
         chunk = await anext(self._stream, None)
         if chunk is None or self._ends(chunk):
-            await asyncio.to_thread(self._store, self._text)
+            await asyncio.to_thread(self._finish)
         if chunk is None:
             raise StopAsyncIteration
         return chunk
@@ -221,8 +238,21 @@ class _AsyncHeard(_Listener):
 
     async def close(self) -> None:
         await self._stream.close()
-        if self._text:
-            await asyncio.to_thread(self._store, self._text)
+        if any(self._read):
+            await asyncio.to_thread(self._finish)
+
+
+def _store_left(store: Callable[[str], None], read: Sequence[str]) -> None:
+    """Store what was read of a stream that nobody closed; in a thread, as the collector's own may hold a lock."""
+    if not any(read):
+        return
+    storing = threading.Thread(target=store, args=("".join(read),), name="ld_agent-left")
+    try:
+        storing.start()
+    except RuntimeError:  # the program ends
+        store("".join(read))
+    else:
+        storing.join(LONGEST_WAIT)
 
 
 def _as_mapping(message: Any) -> Mapping[str, Any]:
@@ -247,9 +277,11 @@ def _with(messages: Sequence[Any], known: str) -> list[Any]:
     first = _as_mapping(messages[0])
     if first.get("role") not in ("system", "developer"):
         return [{"role": "system", "content": known}, *messages]
-    content = first["content"]
-    more = f"{content}\n\n{known}" if isinstance(content, str) else [*content, {"type": "text", "text": known}]
-    return [{**first, "content": more}, *messages[1:]]
+    content = first.get("content") or ""
+    added: Any = [*content, {"type": "text", "text": known}]
+    if isinstance(content, str):
+        added = f"{content}\n\n{known}" if content else known
+    return [{**first, "content": added}, *messages[1:]]
 
 
 def _after(first: Call, then: Call) -> Call:

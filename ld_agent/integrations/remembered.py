@@ -54,9 +54,9 @@ def speaker_of(line: ClientMessage, conversation: Conversation) -> str | None:
 
 def _readable(message: Mapping[str, Any]) -> dict[str, Any]:
     content = message.get("content")
-    if not isinstance(content, str | None):
+    if isinstance(content, list | tuple):
         parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
-        content = [part for part in parts if is_known(part)]
+        content = [part for part in parts if isinstance(part, Mapping) and is_known(part)]
     return {"role": message.get("role"), "content": content, "name": message.get("name")}
 
 

@@ -138,7 +138,7 @@ class PersonaBank:
                         self._add(utterance.speaker, text, utterance.at, utterance.id, utterance.channel, when, later)
 
     def end(self, trait_id: str, at: datetime, by: str) -> bool:
-        """Note that a trait holds only until a time, which may be to come; atomic.
+        """Note that a trait holds only until a time; it stays active until one that is to come when this is said. Atomic.
 
         Args:
             by: id of the utterance that said so.
@@ -153,7 +153,8 @@ class PersonaBank:
                     if said is None or less_trusted(said.channel, trait.channel):
                         return False
                     with self._mirrored():
-                        self._update(bank, row, _ended(trait, at, by))
+                        planned = at > said.at
+                        self._update(bank, row, replace(trait, holds_until=at) if planned else _ended(trait, at, by))
                     return True
         return False
 
@@ -210,7 +211,8 @@ class PersonaBank:
             self._update(bank, row, replace(_ended(bank.traits[row], begins or at, source), superseded_by=trait.id))
 
     def _update(self, bank: SpeakerTraits, row: int, trait: Trait) -> None:
-        bank.put(row, self._shelf.update(trait))
+        self._shelf.update(trait)
+        bank.put(row, trait)
 
     def _is(self, newer: str, older: str, similarity: float) -> bool:
         """Whether two traits are one: close embeddings, the same numbers, and both or neither denied."""

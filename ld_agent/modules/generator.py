@@ -148,7 +148,10 @@ class Generator:
         if temperature > 0:  # replies may vary, so they should
             said = [message.content for message in messages if message.role != "system" and message.content]
             request = replace(request, unlike=tuple(said[-UNLIKE:]))
-        request = replace(request, temperature=temperature, top_p=top_p, parameters=options.passed.parameters)
+        read = None if options.passed.formatted else request.read
+        request = replace(
+            request, temperature=temperature, top_p=top_p, read=read, parameters=options.passed.parameters
+        )
         return replace(request, max_new_tokens=request.max_new_tokens + DECISION_TOKENS) if decides else request
 
     def reworded(self, request: Request) -> Request:

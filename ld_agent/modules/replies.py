@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache, partial
 
 from ld_agent.languages import ENGLISH, Language, stock_phrases
+from ld_agent.passed import NOTHING_PASSED, Passed
 from ld_agent.text import words_of
 from ld_agent.types import Utterance
 
@@ -62,11 +63,13 @@ def reply_text(
     return text if said is None else _unrepeated(text, said)
 
 
-def continued(begun: str, said: str) -> str:
-    """What to append to a reply that has begun: with the blank that models leave out, without the beginning that some repeat."""
+def continued(passed: Passed, said: str) -> str:
+    """What to append to a reply that has begun: with the blank that models leave out, except in a client's form, and without the
+    beginning that some repeat."""
+    begun = passed.begun
     if not begun or said.startswith(begun):
         return said[len(begun) :]
-    spaced = said[:1].isalnum() and said[:1] < CJK
+    spaced = said[:1].isalnum() and said[:1] < CJK and not passed.formatted
     return f" {said}" if spaced and (begun[-1].isalnum() or begun[-1] in ".,;:!?…") else said
 
 
@@ -128,7 +131,7 @@ def _plain(sentence: str) -> str:
 
 
 class ReplyStream:
-    """Shows a reply while it is generated, but only what `reply_text` will keep.
+    """Shows a reply while it is generated, but only what `reply_text` will keep; one in the client's form as it is.
 
     A line that may begin with a speaker's name is held back until that is clear.
 
@@ -138,7 +141,7 @@ class ReplyStream:
         said: as for `reply_text`; a potential repetition is held back until it differs, and so are short sentences
             before it, because an answer that `only_repeats` may be replaced.
         language: that of the prompt; its own markers are not shown either.
-        begun: see `continued`.
+        passed: see `continued`.
     """
 
     def __init__(
@@ -150,9 +153,9 @@ class ReplyStream:
         decides: bool = False,
         said: Collection[str] | None = None,
         language: Language = ENGLISH,
-        begun: str = "",
+        passed: Passed = NOTHING_PASSED,
     ) -> None:
-        self._begun = begun
+        self._passed = passed
         self._read = partial(language.canonical_reply, decides=decides)
         self._markers = [marker.casefold() for marker in language.reply_markers(decides=decides)]
         self._agent, self._speakers, self._show, self._decides, self._said = agent, speakers, show, decides, said
@@ -162,6 +165,18 @@ class ReplyStream:
     def __call__(self, piece: str) -> None:
         """Process the next piece of the model's answer."""
         self._text += piece
+        kept = self._text if self._passed.formatted else self._kept()
+        if self._said and repeatable([kept]).issubset(self._said):
+            return  # shown only if nothing else comes
+        if self._passed.begun.startswith(kept):
+            return  # perhaps repeated
+        kept = continued(self._passed, kept)
+        if len(kept) > len(self._shown) and kept.startswith(self._shown):
+            self._show(kept[len(self._shown) :])
+            self._shown = kept
+
+    def _kept(self) -> str:
+        """What of the reply is settled."""
         line = self._text[self._text.rfind("\n") + 1 :]
         begun = line.lstrip(' \t*"').casefold()
         held = len(line) + 1 if any(label.startswith(begun) for label in self._labels) else 0
@@ -172,15 +187,7 @@ class ReplyStream:
         if any(sentence.startswith(begun) for sentence in said):
             held = max(held, len(self._text) - start)
         settled = self._read(self._text[: max(len(self._text) - max(held, self._marked()), 0)])
-        kept = reply_text(settled, self._agent, self._speakers, decides=self._decides, said=self._said)
-        if self._said and repeatable([kept]).issubset(self._said):
-            return  # shown only if nothing else comes
-        if self._begun.startswith(kept):
-            return  # perhaps repeated
-        kept = continued(self._begun, kept)
-        if len(kept) > len(self._shown) and kept.startswith(self._shown):
-            self._show(kept[len(self._shown) :])
-            self._shown = kept
+        return reply_text(settled, self._agent, self._speakers, decides=self._decides, said=self._said)
 
     def _marked(self) -> int:
         """The length of an end that may become a marker in the prompt's language, or begins with one."""

@@ -74,6 +74,15 @@ def correct(relation: Relation, target: str, text: str, at: datetime, *, forgott
     relation.changed_by_hand()
 
 
+def follow(relation: Relation, target: str, text: str, edited: datetime, at: datetime) -> None:
+    """Correct an imported line that was edited where it comes from: no change by hand, and one made by hand stays."""
+    store, key = relation.resources.store, relation.key
+    with store.writing(key):
+        if not any(change.target == target for change in store.changes(key)):
+            correct(relation, target, text, at)
+            store.note_edited(key, target, edited)
+
+
 def undo(relation: Relation, at: datetime) -> None:
     """Take back the latest change by hand: give back the texts before an edit, or the pin before it was set or removed.
 

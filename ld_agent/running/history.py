@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ld_agent.datasets.exports import ASSISTANTS
 from ld_agent.datasets.exports.message import AGENT, ME, Message, line_of
+from ld_agent.errors import DataFileError, InputError
 from ld_agent.storage.rows import Line
 from ld_agent.storage.store import Store
 from ld_agent.types import LONGEST_NAME, checked_text, cleaned_name, name_key
@@ -33,14 +35,14 @@ class Imported:
     Attributes:
         stored: messages that were new.
         known: messages that the store had already.
-        edited: new texts of stored messages, by the id of the line, which are still to be corrected.
+        edited: stored messages that were edited since, by the id of the line, which are still to be corrected.
         people: messages by name.
         chats: messages by chat.
     """
 
     stored: int = 0
     known: int = 0
-    edited: dict[str, str] = field(default_factory=dict)
+    edited: dict[str, Line] = field(default_factory=dict)
     people: Counter[str] = field(default_factory=Counter)
     chats: Counter[str] = field(default_factory=Counter)
     first: datetime | None = None
@@ -97,19 +99,35 @@ def store_history(
     try:
         for batch in _batches(messages):
             lines = [_line(message, people) for message in batch]
-            edited = store.edited_history(key, lines)
-            imported.edited |= {name: line.text for name, line in edited.items()}
-            store.move_sources(key, {name: line.source for name, line in edited.items()})
+            imported.edited |= store.edited_history(key, lines)
             stored = store.add_history(key, lines, beta)
             _count(imported, batch, people, stored)
     finally:
         store.close_history(key)
 
 
+def check_same_chat(store: Store, conversation: str, messages: Iterable[Message], people: People) -> None:
+    """Refuse a WhatsApp chat without a name that shares no message with the one that is stored: it is another one.
+
+    Raises:
+        InputError: it is; only names keep such chats apart.
+    """
+    there, planned = store.find_conversation(conversation), Imported()
+    if there is None or people.format != "whatsapp" or store.last_utterance(there.key, "whatsapp: chat") is None:
+        return
+    with suppress(DataFileError):  # what can be read tells
+        plan(store, conversation, messages, people, planned)
+    if planned.chats["chat"] and not planned.known:
+        raise InputError(
+            f"conversation {conversation!r} holds a chat from a _chat.txt, of which this one has no message; if it is another "
+            "chat, name its folder or file after it (WhatsApp Chat - Ann.txt), or choose another --conversation"
+        )
+
+
 def correct_edited(conversation: Conversation, imported: Imported) -> None:
     """Correct the messages that were edited since an earlier import, and what was learned from them."""
-    for name, text in imported.edited.items():
-        conversation.edit(name, text)
+    for name, line in imported.edited.items():
+        conversation.edit(name, line.text, edited=line.edited)
 
 
 def plan(
@@ -121,9 +139,8 @@ def plan(
         lines = [_line(message, people) for message in batch]
         sources, known = {line.source for line in lines}, set[str]()
         if store and there:
-            edited = store.edited_history(there.key, lines)
-            imported.edited |= {name: line.text for name, line in edited.items()}
-            known = store.known_sources(there.key, list(sources)) | {line.source for line in edited.values()}
+            imported.edited |= store.edited_history(there.key, lines)
+            known = store.known_sources(there.key, list(sources))
         _count(imported, batch, people, len(sources - known))
 
 

@@ -75,6 +75,7 @@ class Resources:
         self.models = Models(config, backbone)
         self.asking = Collectors(self.models.complete, self.models.backbone_key)
         self.store = open_store(config.store.path, config.store.redact)
+        self.store.clock = self.clock
         days = {"record": config.memory.ttl, "trait": config.personas.ttl}
         self.store.lifetimes = {table: timedelta(days=ttl) for table, ttl in days.items() if ttl is not None}
         bound = config.memory.index_mb

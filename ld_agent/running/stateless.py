@@ -52,14 +52,11 @@ def without_memory(
         )
         messages = generator.prompt_for(situation).messages
         language = resources.models.language
-        show = (
-            ReplyStream(config.name, people, on_text, language=language, begun=options.passed.begun)
-            if on_text
-            else None
-        )
+        show = ReplyStream(config.name, people, on_text, language=language, passed=options.passed) if on_text else None
     [completion] = yield [generator.request(messages, show, options=options)]
-    text = completion.text if bare else reply_text(completion.text, config.name, people)
-    return replace(completion, text=continued(options.passed.begun, text))
+    as_it_is = bare or options.passed.formatted
+    text = completion.text if as_it_is else reply_text(completion.text, config.name, people)
+    return replace(completion, text=continued(options.passed, text))
 
 
 def _speaker(config: AgentSection, role: str, name: str) -> str:

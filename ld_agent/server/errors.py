@@ -13,7 +13,15 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from ld_agent.errors import BackboneError, ConversationBusyError, InputError, LDAgentError, ModelError
+from ld_agent.errors import (
+    BackboneError,
+    ConversationBusyError,
+    EncoderMismatchError,
+    InputError,
+    LDAgentError,
+    ModelError,
+    StoreError,
+)
 
 log = logging.getLogger("ld_agent.server")
 BRANCH = re.compile(r"\A(body|query|path|header|constrained-str|list\[.*|[A-Z]\w*)$")
@@ -88,10 +96,21 @@ def as_api_error(exc: Exception) -> ApiError:
         text = f"the model failed: {exc}; the message is stored, and sending it again is safe"
         return ApiError(502, text, "model_failed")
     if isinstance(exc, LDAgentError):
-        log.error("the store failed: %s", exc.__cause__ or type(exc).__name__)  # the message names people
-        return ApiError(503, "the store failed; the server's log has the details", "store_failed", headers=SOON)
+        remedy = exc.remedy if isinstance(exc, StoreError) else ""
+        nameless = remedy or isinstance(exc, EncoderMismatchError)  # other messages may name people
+        logged = exc if nameless else type(exc).__name__
+        log.error("the store failed: %s (cause: %r)", logged, exc.__cause__)
+        text = f"the store failed: {remedy or 'the log of the server has the details'}"
+        return ApiError(503, text, "store_failed", headers=SOON)
     log.error("unexpected error", exc_info=exc)
     return ApiError(500, f"unexpected {type(exc).__name__}; the server's log has the details", "internal_error")
+
+
+async def response_to(request: Request, exc: Exception) -> Response:
+    """What the application's own handlers answer, for middleware around them."""
+    handlers = request.app.exception_handlers
+    response: Response = await handlers[next(kind for kind in type(exc).__mro__ if kind in handlers)](request, exc)
+    return response
 
 
 def _response(request: Request, error: ApiError) -> Response:

@@ -8,11 +8,10 @@ from collections.abc import Callable
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ld_agent.errors import LDAgentError
-from ld_agent.server.errors import SOON, ApiError, as_api_error
+from ld_agent.server.errors import SOON, ApiError, response_to
 from ld_agent.server.identity import Caller, identified
 from ld_agent.server.logins import NotLoggedInError
 
@@ -47,19 +46,19 @@ class Bodies:
             return
         try:
             _check_content_type(scope)
-            most = _most(scope) if scope["method"] in JSON_METHODS else MOST
-            body = await asyncio.wait_for(self._read(receive, most), self._patience)
-        except (TimeoutError, ApiError, LDAgentError) as exc:
+            limit = _limit(scope) if scope["method"] in JSON_METHODS else (MOST, _too_large(MOST))
+            body = await asyncio.wait_for(self._read(receive, *limit), self._patience)
+        except (TimeoutError, ApiError, LDAgentError, NotLoggedInError) as exc:
             slow = ApiError(408, f"the request did not arrive within {self._patience:g} seconds", "too_slow")
-            error = slow if isinstance(exc, TimeoutError) else as_api_error(exc)
-            headers = {**(error.headers or {}), "Connection": "close"}
-            await JSONResponse(error.body, error.status, headers)(scope, receive, send)
+            response = await response_to(Request(scope), slow if isinstance(exc, TimeoutError) else exc)
+            response.headers["Connection"] = "close"
+            await response(scope, receive, send)
         else:
             if body is not None:
                 await self._app(scope, _replayed(body, receive), send)
 
-    async def _read(self, receive: Receive, most: int) -> bytes | None:
-        """The body, of at most so many bytes; None: the client disconnected."""
+    async def _read(self, receive: Receive, most: int, refusal: Exception) -> bytes | None:
+        """The body, or the refusal of one with more bytes; None: the client disconnected."""
         parts, size, more = list[bytes](), 0, True
         while more:
             message = await receive()
@@ -70,21 +69,27 @@ class Bodies:
             if size <= most:
                 parts.append(part)
             elif not more or size > DRAINED:
-                raise ApiError(413, f"the body has more than {most} bytes; send less", "body_too_large")
+                raise refusal
         return b"".join(parts)
 
 
-def _most(scope: Scope) -> int:
-    """The limit of a body; a stranger is refused before it takes memory, or has little."""
+def _too_large(most: int) -> ApiError:
+    return ApiError(413, f"the body has more than {most} bytes; send less", "body_too_large")
+
+
+def _limit(scope: Scope) -> tuple[int, Exception]:
+    """The limit of a body and what refuses a larger one; a stranger is refused before it takes memory, or has little."""
     request = Request(scope)
     if scope["path"].startswith("/v1/"):
         identified(request)
-        return MOST
+        return MOST, _too_large(MOST)
     try:
         request.app.state.logins.find(request)
-    except (ApiError, NotLoggedInError):
-        return MOST_OF_STRANGER
-    return MOST
+    except ApiError:
+        return MOST_OF_STRANGER, _too_large(MOST_OF_STRANGER)
+    except NotLoggedInError as exc:  # often of a session that has just ended, with a file to import
+        return MOST_OF_STRANGER, _too_large(MOST_OF_STRANGER) if scope["path"] == "/login" else exc
+    return MOST, _too_large(MOST)
 
 
 def _check_content_type(scope: Scope) -> None:

@@ -8,8 +8,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from email import message_from_bytes
-from email.policy import HTTP
+from email.parser import HeaderParser
 from urllib.parse import parse_qsl
 
 from fastapi import Request
@@ -21,6 +20,8 @@ from ld_agent.storage.served import ApiKey, Keys
 
 COOKIE = "ld_agent_session"
 SECONDS = 8 * 3600
+LONGEST_HEAD = 4096
+"""Bytes of a part's headers."""
 
 
 class NotLoggedInError(Exception):
@@ -77,12 +78,18 @@ async def fields_of(request: Request) -> dict[str, str]:
 
 
 def _parts(kind: str, body: bytes) -> dict[str, str]:
-    """The fields of a form with a file, the file's name as "filename"; bytes that are not UTF-8 become surrogates."""
+    """The fields of a form with a file, the file's name as "filename"; bytes that are not UTF-8 become surrogates.
+
+    Only heads are parsed: a content is taken as it stands, whatever its type.
+    """
     fields = dict[str, str]()
-    for part in message_from_bytes(b"Content-Type: " + kind.encode() + b"\r\n\r\n" + body, policy=HTTP).iter_parts():
-        content, name = part.get_payload(decode=True), part.get_param("name", header="content-disposition")
-        fields[str(name)] = content.decode("utf-8", "surrogateescape") if isinstance(content, bytes) else ""
-        if filename := part.get_filename():
+    boundary = HeaderParser().parsestr(f"Content-Type: {kind}").get_boundary() or ""
+    for part in (b"\r\n" + body).split(b"\r\n--" + boundary.encode("latin-1", "replace"))[1:-1]:
+        head, _, content = part.partition(b"\r\n\r\n")
+        named = HeaderParser().parsestr(head[:LONGEST_HEAD].decode("utf-8", "replace").lstrip())
+        name = named.get_param("name", header="content-disposition")
+        fields[str(name)] = content.decode("utf-8", "surrogateescape")
+        if filename := named.get_filename():
             fields["filename"] = filename
     return fields
 

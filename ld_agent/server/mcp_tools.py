@@ -162,7 +162,6 @@ def _stored(agent: Agent, person: str) -> StoredConversation:
     stored = agent.store.find_conversation(person)
     if stored is None:
         raise InputError(f"nothing is known about {person!r}")
-    agent.expire(stored)
     return stored
 
 

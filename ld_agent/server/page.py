@@ -231,26 +231,31 @@ def _memory(whose: Known, target: str) -> Any:
 @router.post("/people/{person}/delete")
 async def delete(about: About) -> Response:
     """Delete a person whose name was typed; for a while the server's memory keeps a copy."""
-    fields, whose, deleted = await form_of(about.request, about.login), about.whose, about.request.app.state.deleted
+    fields, whose, copy = await form_of(about.request, about.login), about.whose, list[bytes]()
     if fields.get("name") != whose.person:
         raise ApiError(400, "the name does not match; nothing was deleted", "not_confirmed")
-    copy = deleted[whose.id] = await whose.service.brief(lambda: [line.encode() for line in whose.exported()])
-    await whose.service.delete(whose.id)
-    loop = asyncio.get_running_loop()
-    loop.call_later(UNDO, lambda: deleted.get(whose.id) is copy and deleted.pop(whose.id))
+    try:
+        await whose.service.delete(whose.id, copy)
+    finally:  # the rows may be gone, too, if an error follows
+        if copy:
+            deleted = about.request.app.state.deleted
+            deleted[whose.id] = copy
+            loop = asyncio.get_running_loop()
+            loop.call_later(UNDO, lambda: deleted.get(whose.id) is copy and deleted.pop(whose.id))
     return RedirectResponse(f"/?deleted={quote(whose.person, safe='')}", 303)
 
 
 @router.post("/undo")
 async def undo(request: Request, login: Visitor) -> Response:
     """Restore a person who was just deleted."""
-    person = (await form_of(request, login)).get("person", "")
-    lines = request.app.state.deleted.get(conversation_id := login.caller.conversation_id(person))
-    if lines is None:
-        text = f"{person!r} can no longer be restored: ten minutes have passed, or the server was restarted"
-        raise ApiError(404, text, "not_restorable")
-    await request.app.state.service.import_export(conversation_id, lines)
-    del request.app.state.deleted[conversation_id]
+    person, service = (await form_of(request, login)).get("person", ""), request.app.state.service
+    deleted, conversation_id = request.app.state.deleted, login.caller.conversation_id(person)
+    async with service.lock(conversation_id):
+        if (lines := deleted.get(conversation_id)) is None:
+            why = "somebody has done it, ten minutes have passed, or the server was restarted"
+            raise ApiError(404, f"{person!r} can no longer be restored: {why}", "not_restorable")
+        await service.import_export(conversation_id, lines, restores=True)
+        deleted.pop(conversation_id, None)
     return RedirectResponse(f"/people/{quote(person, safe='')}", 303)
 
 

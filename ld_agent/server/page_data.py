@@ -26,6 +26,8 @@ SESSIONS = 15
 """Number of sessions per page."""
 RECALLS = 3
 """Maximum number of replies listed as having recalled a session."""
+SEARCHED = 30
+"""Maximum number of words that a line must contain to be found; a database refuses a thousand conditions."""
 TERMS = {
     "s_sem": "the memory means the same",
     "s_top": "topics in common",
@@ -183,8 +185,9 @@ def marked(text: str, query: str, reading: Reading) -> Markup:
 
 
 def words_in(text: str, reading: Reading) -> list[str]:
-    """The words of a text that carry meaning, as written; the text itself if none does."""
-    return [word for word in re.split(r"(\w+)", text)[1::2] if shares(word, text, reading)] or [text]
+    """The first words of a text that carry meaning, as written; the text itself if none does."""
+    words = dict.fromkeys(re.split(r"(\w+)", text)[1::2])
+    return [word for word in words if shares(word, text, reading)][:SEARCHED] or [text]
 
 
 def live(whose: Known, explained: set[str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -22,10 +23,11 @@ from weakref import WeakValueDictionary
 from ld_agent.agent import Agent
 from ld_agent.backbones.quiet import return_free_memory
 from ld_agent.conversation import Conversation
-from ld_agent.datasets.exports import Export, format_of, read
+from ld_agent.datasets.exports import Export, Message, format_of, read
+from ld_agent.datasets.exports.files import SUFFIXES
 from ld_agent.errors import DataFileError, InputError, LDAgentError, StoreError
 from ld_agent.running.collector import Costs
-from ld_agent.running.history import Imported, People, correct_edited, store_history
+from ld_agent.running.history import Imported, People, check_same_chat, correct_edited, store_history
 from ld_agent.server.errors import ApiError
 from ld_agent.server.logs import log
 from ld_agent.server.shapes import ObserveRequest
@@ -44,6 +46,8 @@ THREADS = 8
 """For turns, which need one only briefly, and as many for the memory, whose work may ask a model."""
 AHEAD = timedelta(hours=1)
 """How far a client's clock may be ahead."""
+UNPACKED = 2**27
+"""Maximum number of bytes of the text files in an uploaded archive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,21 @@ class Known:
         for line in export_lines(self.store, self.id):
             row = json.loads(line) if line.startswith('{"kind": "conversation"') else None
             yield (json.dumps(row | {"id": self.person}, ensure_ascii=False) if row else line) + "\n"
+
+
+def _opened_history(folder: Path, name: str, content: bytes) -> tuple[str, Iterator[Message]]:
+    """The format of an uploaded history and its messages, of which the first has been read."""
+    file = folder / (Path(name).name or "history")
+    try:
+        file.write_bytes(content)
+    except (OSError, ValueError):  # the name is "..", too long or has characters that no file's name can have
+        file = folder / f"history{file.suffix if file.suffix.casefold() in SUFFIXES else ''}"
+        file.write_bytes(content)
+    export = Export(file, most=UNPACKED)
+    messages = read(export, form := format_of(export))
+    if (first := next(messages, None)) is None:
+        raise InputError(f"{file.name} holds no messages; export the chat again")
+    return form, chain([first], messages)
 
 
 def nobody(conversation_id: str) -> ApiError:
@@ -130,7 +149,7 @@ class Service:
                 left = await asyncio.to_thread(lambda: self.directory.unfinished(set_aside=False))
                 for conversation_id, thread in [*overdue, *((name, "") for name in left)]:
                     await self._tidied(conversation_id, thread)
-                for stored in await asyncio.to_thread(self.agent.store.expired, self.agent.clock()):
+                for stored in await asyncio.to_thread(self.agent.store.expired):
                     await asyncio.to_thread(self.agent.expire, stored)
             await asyncio.to_thread(return_free_memory)
 
@@ -210,7 +229,6 @@ class Service:
         stored = await asyncio.to_thread(self.agent.store.find_conversation, conversation_id)
         if stored is None:
             raise nobody(conversation_id)
-        await asyncio.to_thread(self.agent.expire, stored)
         return Known(self, stored.id, stored.key)
 
     # ---- changes
@@ -255,45 +273,66 @@ class Service:
         await self.inside(conversation, lambda: change(conversation))
         self.unexplain(whose.id)
 
-    async def import_export(self, conversation_id: str, lines: Sequence[bytes]) -> int:
-        """Import an export of one conversation as a person who must not exist yet, atomically; returns its key."""
-        store, person = self.agent.store, conversation_id.rpartition("/")[2]
-        if await asyncio.to_thread(store.find_conversation, conversation_id):
-            raise ApiError(409, f"{person!r} already exists; delete that person first", "person_exists")
+    async def import_export(self, conversation_id: str, lines: Sequence[bytes], restores: bool = False) -> int:
+        """Import an export of one conversation as a person who must not exist yet, atomically; returns its key.
+
+        Args:
+            restores: it is this store's own, whose times are right whatever the clock says now.
+        """
+        store, latest = self.agent.store, None if restores else self.agent.clock() + AHEAD
+        await self._check_new(conversation_id)
         try:
-            latest = self.agent.clock() + AHEAD
             await asyncio.to_thread(import_lines, store, lines, "the file", conversation_id, latest)
-        except DataFileError as exc:
+        except (DataFileError, StoreError) as exc:
+            await self._check_new(conversation_id)  # another import may have been faster
+            if isinstance(exc, StoreError):
+                raise
             raise ApiError(400, str(exc), "invalid_export") from exc
         return (await self.known(conversation_id)).key
 
+    async def _check_new(self, conversation_id: str) -> None:
+        if await asyncio.to_thread(self.agent.store.find_conversation, conversation_id):
+            person = conversation_id.rpartition("/")[2]
+            raise ApiError(409, f"{person!r} already exists; delete that person first", "person_exists")
+
     async def import_history(self, conversation_id: str, me: str, name: str, content: bytes) -> None:
-        """Store a history that another program exported, whose owner is called ``me``; it is learned in the background."""
+        """Store a history that another program exported, whose owner is called ``me``; it is learned in the background.
+
+        Nobody comes to be by a file without a message; an error says how many messages were stored before it.
+        """
+        imported = Imported()
         with TemporaryDirectory() as folder:
-            file = Path(folder, Path(name).name or "history")
-            await asyncio.to_thread(file.write_bytes, content)
             try:
                 stored = await asyncio.to_thread(self.agent.store.find_conversation, conversation_id)
                 if name_key(checked_name(me)) == name_key(stored.agent if stored else self.config.agent.name):
                     raise InputError(f"{me!r} is the agent's name; give the name that you have in the file")
-                export = await asyncio.to_thread(Export, file)
-                form = await asyncio.to_thread(format_of, export)
+                form, messages = await asyncio.to_thread(_opened_history, Path(folder), name, content)
                 conversation = await self.open(conversation_id, "")
                 people = People(me, conversation.agent_name, form, conversation.speakers)
-                to = (self.agent.store, (conversation_id, conversation.agent_name), read(export, form), people)
-                imported = Imported()
-                await self.inside(conversation, lambda: store_history(*to, self.config.memory.beta, imported))
-                await self.inside(conversation, lambda: correct_edited(conversation, imported))
-            except (InputError, DataFileError) as exc:
-                raise ApiError(400, str(exc).replace(f"{folder}/", ""), "invalid_history") from exc
-        conversation.learn_later()
+                _, again = await asyncio.to_thread(_opened_history, Path(folder), name, content)
+                await asyncio.to_thread(check_same_chat, self.agent.store, conversation_id, again, people)
+                to = (self.agent.store, (conversation_id, conversation.agent_name), messages, people)
+                try:
+                    await self.inside(conversation, lambda: store_history(*to, self.config.memory.beta, imported))
+                    await self.inside(conversation, lambda: correct_edited(conversation, imported))
+                finally:
+                    conversation.learn_later()
+            except InputError as exc:
+                kept = f"; {imported.stored} messages before that were stored" if imported.stored else ""
+                raise ApiError(400, str(exc).replace(f"{folder}/", "") + kept, "invalid_history") from exc
 
-    async def delete(self, conversation_id: str) -> None:
-        """Delete a conversation after its current turn."""
+    async def delete(self, conversation_id: str, copy: list[bytes] | None = None) -> None:
+        """Delete a conversation after its current turn; ``copy`` takes the lines of an export of it as it was."""
         async with self.lock(conversation_id):
-            await self.known(conversation_id)
+            whose = await self.known(conversation_id)
             conversation = await self.open(conversation_id, "")
-            await self.inside(conversation, conversation.delete)
+
+            def delete() -> None:
+                if copy is not None:
+                    copy.extend(line.encode() for line in whose.exported())
+                conversation.delete()
+
+            await self.inside(conversation, delete)
             for key in [key for key in self._open if key[0] == conversation_id]:
                 del self._open[key]
             self.unexplain(conversation_id)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ld_agent.errors import EncoderMismatchError, InputError, RepeatedRowError, StoreError
@@ -42,12 +42,14 @@ class Conversations:
 
     Attributes:
         lifetimes: after which time each "record" and "trait" expires; absent: never.
+        clock: gives the time by which they do.
         redaction: takes out of texts what is not to be stored.
     """
 
     def __init__(self, db: Database) -> None:
         self.db = db
         self.lifetimes: Mapping[str, timedelta] = {}
+        self.clock: Callable[[], datetime] = lambda: datetime.now(UTC)
         self.redaction = Plain()
         self._encoder: str | None = None
 
@@ -127,7 +129,7 @@ class Conversations:
             raise self._deleted()
 
     def _deleted(self) -> StoreError:
-        return StoreError(f"{self.path}: the conversation was deleted while in use; reopen it")
+        return StoreError("the conversation was deleted while in use; reopen it", self.path)
 
     def counts(self, key: int) -> dict[str, int]:
         """How many sessions, utterances, records and active traits a conversation has."""

@@ -40,6 +40,7 @@ ADDED_LATER: dict[str, Any] = {
     "holds_until": None,
     "ended_by": "",
     "expires": None,
+    "edited": None,
 }
 """Columns that older exports lack, with their values."""
 GREATEST = 2**63 - 1

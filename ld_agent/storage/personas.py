@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from ld_agent.types import Trait
 if TYPE_CHECKING:
     from ld_agent.storage.store import Store
 
-UPDATED = ("at", "last_at", "mentions", "superseded_by", "holds_from", "holds_until", "ended_by", "expires")
+UPDATED = ("at", "last_at", "mentions", "superseded_by", "holds_from", "holds_until", "ended_by")
 
 
 class PersonaShelf:
@@ -30,7 +29,8 @@ class PersonaShelf:
     def traits(self) -> list[tuple[Trait, Vector | None]]:
         """All traits with their vectors, including superseded ones, in storage order."""
         rows = self._db.rows(f"SELECT {TRAIT}, vector FROM trait WHERE conversation = ? ORDER BY pk", (self._key,))
-        return [(from_row(Trait, row[:-1]), vector_from(row[-1])) for row in rows]
+        traits, lapsed = [(from_row(Trait, row[:-1]), row[-1]) for row in rows], self._store.lapsed(self._key)
+        return [(trait, vector_from(vector)) for trait, vector in traits if trait.id not in lapsed]
 
     def learned_from(self, utterance_ids: Sequence[str]) -> list[Trait]:
         """The traits found in utterances, including superseded ones, in storage order."""
@@ -45,24 +45,17 @@ class PersonaShelf:
             row = self._db.row("SELECT channel FROM utterance WHERE conversation = ? AND id = ?", (self._key, source))
             given = self._store.next_id(self._key, "traits")
             trait = Trait(given, speaker, text, at, source, at, channel=row[0] if row else "chat")
-            trait = replace(trait, expires=self._expiry(trait))
             columns = {column: getattr(trait, column) for column in TRAIT.split(", ")}
             insert(self._db, "trait", {"conversation": self._key, **columns, "vector": self._store.blob(vector)})
         return trait
 
-    def _expiry(self, trait: Trait) -> datetime | None:
-        """When a trait expires: some time after it was told last; one of the configuration does not."""
-        return (self._store.expiry("trait", trait.last_at) if trait.source else None) or trait.expires
-
-    def update(self, trait: Trait) -> Trait:
-        """Store ``last_at``, ``mentions``, when a trait holds and what ended it; return it with when it expires."""
-        trait = replace(trait, expires=self._expiry(trait))
+    def update(self, trait: Trait) -> None:
+        """Store ``last_at``, ``mentions``, when a trait holds and what ended it."""
         with self._db.transaction(self._key):
             self._db.execute(
                 f"UPDATE trait SET {' = ?, '.join(UPDATED)} = ? WHERE conversation = ? AND id = ?",
                 (*(stored_value(column, getattr(trait, column)) for column in UPDATED), self._key, trait.id),
             )
-        return trait
 
     def set_vectors(self, vectors: Mapping[str, Vector]) -> None:
         """Store vectors computed after their rows, by trait id."""

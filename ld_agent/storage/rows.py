@@ -49,7 +49,7 @@ class Draft:
         verbatim: consists only of words of its sources; otherwise it is trusted no more than anything said in its
             session.
         rewritten: made from earlier records of its view too, and trusted no more than any of them.
-        expires: of one of `ITEMS`; None: never. Other records expire by `Store.lifetimes`.
+        expires: of one of `ITEMS`; None: never. Other records expire by the store's lifetimes.
     """
 
     text: str
@@ -88,7 +88,7 @@ class Line:
         thread: the chat it belongs to.
         at: aware, with the offset of where it was said.
         learned: nothing is to be learned from it.
-        edited: a stored one of this speaker, thread and time may be what it said before, under another source.
+        edited: when its text was changed where it comes from; None: never, or that is not known.
     """
 
     source: str
@@ -97,7 +97,7 @@ class Line:
     text: str
     at: datetime
     learned: bool = False
-    edited: bool = False
+    edited: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,9 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "session": ("number", "closed", "thread"),
     "enabled": ("view", "since", "through"),
     "digested": ("view", "session"),
-    "utterance": tuple("id session speaker text at extracted replaced channel interrupted source utc_offset".split()),
+    "utterance": tuple(
+        "id session speaker text at extracted replaced channel interrupted source utc_offset edited".split()
+    ),
     "observed": ("view", "utterance"),
     "record": tuple("id view session text at topics sources fallback details pinned channel said_by expires".split()),
     "trait": tuple(field.name for field in fields(Trait)),
@@ -156,8 +158,8 @@ flags are bool, every other value is text or a whole number; only `NULLABLE_COLU
 COUNTERS = ("utterances", "records", "traits")
 """The numbers of ids used by a conversation."""
 JSON_COLUMNS = frozenset({"topics", "sources", "details", "said_by"})
-TIME_COLUMNS = frozenset({"at", "last_at", "holds_from", "holds_until", "expires"})
-NULLABLE_COLUMNS = frozenset({"superseded_by", "holds_from", "holds_until", "expires"})
+TIME_COLUMNS = frozenset({"at", "last_at", "holds_from", "holds_until", "expires", "edited"})
+NULLABLE_COLUMNS = frozenset({"superseded_by", "holds_from", "holds_until", "expires", "edited"})
 FLAG_COLUMNS = frozenset({"closed", "extracted", "fallback", "interrupted", "pinned", "replaced"})
 NUMBER_COLUMNS = frozenset({"number", "session", "mentions", "since", "through", "utc_offset", *COUNTERS})
 UTTERANCE, RECORD, TRAIT = (", ".join(field.name for field in fields(kind)) for kind in (Utterance, Record, Trait))

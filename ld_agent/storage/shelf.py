@@ -12,7 +12,6 @@ from ld_agent.storage.database import Database
 from ld_agent.storage.recollection import with_recall
 from ld_agent.storage.rows import (
     CATCH_UP,
-    ITEMS,
     PATIENCE,
     RECORD,
     Draft,
@@ -197,9 +196,8 @@ class Shelf:
         number = self._store.next_id(self._key, "records")
         text, details = self._store.redaction.stored([draft.text, draft.details])
         made = (text, draft.at, draft.session, draft.topics, draft.sources, draft.fallback, details)
-        expires = draft.expires if self._view == ITEMS else self._store.expiry("record", draft.at)
         channel, said_by = self._channel(draft), self._said_by(draft)
-        record = Record(number, self._view, *made, channel=channel, said_by=said_by, expires=expires)
+        record = Record(number, self._view, *made, channel=channel, said_by=said_by, expires=draft.expires)
         columns = {column: getattr(record, column) for column in RECORD.split(", ")}
         insert(self._db, "record", {"conversation": self._key, **columns, "vector": self._store.blob(draft.vector)})
         return record
@@ -263,7 +261,7 @@ class Shelf:
         by_key = {row[0]: row[1:] for row in self._of("record", "pk", keys, f"pk, {RECORD}")}
         if missing := [key for key in keys if key not in by_key]:
             self._store.require(self._key)
-            raise StoreError(f"{self._store.path}: record {missing[0]} was removed while in use; try again")
+            raise StoreError(f"record {missing[0]} was removed while in use; try again", self._store.path)
         return [from_row(Record, by_key[key]) for key in keys]
 
     def _of(self, table: str, column: str, keys: Sequence[int], columns: str) -> list[Any]:

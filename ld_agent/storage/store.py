@@ -58,7 +58,8 @@ class Store(Edits):
 
     def _records(self, key: int, where: str, *values: Any) -> list[Record]:
         rows = self.db.of(key).rows(f"SELECT {RECORD} FROM record WHERE {where} ORDER BY pk", values)
-        return [from_row(Record, row) for row in rows]
+        records, lapsed = [from_row(Record, row) for row in rows], self.lapsed(key)
+        return [record for record in records if record.id not in lapsed]
 
     def passages_by_id(self, key: int, ids: Sequence[str]) -> dict[str, tuple[str, bytes]]:
         """By id, the passages of those records that have some, as `Shelf.set_passages` takes them."""

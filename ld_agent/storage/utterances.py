@@ -6,13 +6,23 @@ Imported lines are those with a source; they stand in threads of their own. What
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from ld_agent.errors import InputError
 from ld_agent.storage.conversations import Conversations
-from ld_agent.storage.rows import PATIENCE, TRAITS, UTTERANCE, Line, from_row, insert, microseconds, moment
+from ld_agent.storage.rows import (
+    PATIENCE,
+    TRAITS,
+    UTTERANCE,
+    Line,
+    from_row,
+    insert,
+    microseconds,
+    moment,
+    stored_value,
+)
 from ld_agent.types import Utterance, iso, utc
 
 OPEN_SESSIONS = "session INDEXED BY session_open"
@@ -205,36 +215,29 @@ class Utterances(Conversations):
         return {row[0] for row in rows}
 
     def edited_history(self, key: int, lines: Sequence[Line]) -> dict[str, Line]:
-        """By id, the stored lines that say something else in a newer export; not those that were changed here.
-
-        Args:
-            lines: neighbours in the export.
-        """
-        unchanged = "NOT EXISTS (SELECT 1 FROM change WHERE conversation = ?1 AND target = utterance.id)"
-        where = (
-            f"conversation = ?1 AND replaced = 0 AND source != '' AND {unchanged} AND {self.db.within('source', '?2')}"
+        """By id, the stored lines that were edited since where they come from; not those that were changed here."""
+        edited = {line.source: (line, microseconds(line.edited)) for line in lines if line.edited}
+        rows = self.db.of(key).rows(
+            f"""SELECT id, source, text, edited FROM utterance
+                WHERE conversation = ?1 AND replaced = 0 AND source != '' AND {self.db.within("source", "?2")}
+                AND NOT EXISTS (SELECT 1 FROM change WHERE conversation = ?1 AND target = utterance.id)""",
+            (key, list(edited)),
         )
-        by_source = {line.source: line for line in lines}
-        rows = self.db.of(key).rows(f"SELECT id, source, text FROM utterance WHERE {where}", (key, list(by_source)))
-        kept = self.redaction.kept
-        edited = {name: by_source[source] for name, source, text in rows if kept(by_source[source].text) != text}
-        known = self.known_sources(key, list(by_source))
-        for line in [line for line in by_source.values() if line.edited and line.source not in known]:
-            before = self.db.of(key).rows(
-                f"""SELECT id FROM utterance WHERE conversation = ?1 AND at = ?2 AND speaker = ?3 AND replaced = 0
-                    AND source != '' AND NOT {self.db.within("source", "?4")} AND {unchanged}
-                    AND session IN (SELECT number FROM session WHERE conversation = ?1 AND thread = ?5)""",
-                (key, microseconds(line.at), line.speaker, list(by_source), line.thread),
-            )
-            edited |= {row[0]: line for row in before[:1] if len(before) == 1}
-        return edited
+        return {
+            name: line
+            for name, source, text, before in rows
+            for line, at in [edited[source]]
+            if at > (before or 0) and self.redaction.kept(line.text) != text
+        }
 
-    def move_sources(self, key: int, sources: Mapping[str, str]) -> None:
-        """Give lines, by id, the sources of their newer versions."""
+    def note_edited(self, key: int, utterance_id: str, edited: datetime) -> None:
+        """Note that a line has its text from an edit where it comes from, which is no change made here."""
         with self.db.transaction(key):
-            for name, source in sources.items():
-                values = (source, key, name)
-                self.db.of(key).execute("UPDATE utterance SET source = ? WHERE conversation = ? AND id = ?", values)
+            db, place = self.db.of(key), (key, utterance_id)
+            db.execute(
+                "UPDATE utterance SET edited = ?3 WHERE conversation = ?1 AND id = ?2", (*place, microseconds(edited))
+            )
+            db.execute("DELETE FROM change WHERE conversation = ? AND target = ?", place)
 
     def add_history(self, key: int, lines: Sequence[Line], beta: float) -> int:
         """Store the messages of an imported history that are not stored yet, atomically; return how many.
@@ -246,6 +249,12 @@ class Utterances(Conversations):
         """
         with self.db.transaction(key):
             known = self.known_sources(key, [line.source for line in lines])
+            for line in [line for line in lines if line.edited and line.source in known]:
+                self.db.of(key).execute(
+                    """UPDATE utterance SET edited = ?1 WHERE conversation = ?2 AND source = ?3 AND text = ?4
+                       AND (edited IS NULL OR edited < ?1)""",
+                    (stored_value("edited", line.edited), key, line.source, self.redaction.kept(line.text)),
+                )
             fresh = {line.source: line for line in lines if line.source not in known}
             first = int(self.next_id(key, "utterances", len(fresh))[1:]) - len(fresh) + 1
             threads: dict[str, tuple[int, datetime] | None] = {}
@@ -254,7 +263,7 @@ class Utterances(Conversations):
             for number, (line, text) in enumerate(zip(ordered, texts, strict=True), first):
                 session = self._history_session(key, line, beta, threads)
                 said = Utterance(f"u{number}", line.speaker, text, line.at, session, "import", False, _offset(line.at))
-                self._insert(key, said, source=line.source, extracted=line.learned)
+                self._insert(key, said, source=line.source, extracted=line.learned, edited=line.edited)
         return len(fresh)
 
     def _history_session(

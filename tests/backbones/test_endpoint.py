@@ -425,10 +425,19 @@ def test_a_system_message_that_is_refused_opens_the_users_from_then_on(stage, co
     assert (len(stage.bodies), pauses) == (3, [])
 
 
-def test_a_format_that_is_refused_is_left_out_from_then_on_and_said(stage, connect):
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"message": "Unknown parameter: 'response_format'."},
+        {"message": "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."},
+        {"message": "Structured outputs are not supported by this model."},
+        [{"type": "extra_forbidden", "loc": ["body", "response_format"], "msg": "Extra inputs are not permitted"}],
+    ],
+)
+def test_a_format_that_is_refused_is_left_out_from_then_on_and_said(stage, connect, said):
     def strict(call: Call) -> None:
         refused = call.body.get("response_format", {}).get("type") == "json_schema"
-        fails(400, {"message": "'response_format.type' must be 'text'"})(call) if refused else echoes(call)
+        call.send(400, json.dumps({"detail": said}).encode()) if refused else echoes(call)
 
     backbone = connect(strict)
     asked = replace(ask("a"), parameters={"response_format": {"type": "json_schema"}})
@@ -437,6 +446,23 @@ def test_a_format_that_is_refused_is_left_out_from_then_on_and_said(stage, conne
         assert (answer.text, answer.notes) == ("a", (NOT_PASSED["format"],))
     assert backbone.generate([ask("b")])[0].notes == ()
     assert [("response_format" in body) for body in stage.bodies] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (400, "Invalid schema for response_format 'person': In context=(), 'oneOf' is not permitted."),
+        (400, "Unknown parameter: 'response_format.schema'."),
+        (400, "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'."),
+        (500, "response_format: unexpected end of the grammar"),
+    ],
+)
+def test_a_mistake_in_a_format_is_reported_and_the_format_sent_again(stage, connect, status, said):
+    backbone = connect(*[fails(status, {"message": said})] * (1 if status == 400 else 5), echoes)
+    asked = replace(ask("a"), parameters={"response_format": {"type": "json_schema"}})
+    assert said in failure(backbone, asked)
+    assert backbone.generate([asked])[0].notes == ()
+    assert all("response_format" in body for body in stage.bodies)
 
 
 def test_an_error_that_only_mentions_a_system_is_reported_and_nothing_is_remembered(stage, connect):

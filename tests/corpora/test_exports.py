@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ld_agent.datasets.exports import Export, Message, format_of, read
+from ld_agent.datasets.exports import Export, Message, files, format_of, read
 from ld_agent.errors import DataFileError, InputError
 
 Said = list[tuple[str, str]]
@@ -178,7 +178,8 @@ def test_telegram_of_a_whole_account(tmp_path: Path) -> None:
         row(1, 9, **{"from": "Pia", "from_id": "user7", "text": ["Look: ", {"type": "bold", "text": "snow"}]}),
         row(2, 10, **{"from": "Pia", "from_id": "user7", "text": "", "media_type": "voice_message", "file": "x"}),
         row(3, 11, **{"from": "Pia", "from_id": "user7", "text": "", "file": "f", "file_name": "map.gpx", "mime_type": "a/x"}),
-        row(4, 12, **{"from": "Pia", "from_id": "user9", "text": "Me too.", "forwarded_from": "Lars"}),
+        row(4, 12, **{"from": "Pia", "from_id": "user9", "text": "Me too.", "forwarded_from": "Lars",
+                   "edited": "2024-07-01T12:30:00"}),
         {"id": 5, "type": "service", "date": "2024-07-01T12:00:00", "action": "pin_message", "text": ""},
         {"id": 6, "type": "message", "date": "2024-07-01T13:00:00", "from": "Pia", "from_id": "user7", "text": "Late."},
     ]  # fmt: skip
@@ -190,6 +191,7 @@ def test_telegram_of_a_whole_account(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert messages[0].at.isoformat() == "2024-07-01T09:00:00+02:00"
     assert messages[4].at.isoformat() == "2024-07-01T13:00:00+02:00"
+    assert [m.edited and m.edited.isoformat() for m in messages[2:4]] == [None, "2024-07-01T12:30:00+02:00"]
     assert [m.chat for m in messages[-2:]] == ["Pia", "Saved messages"]
     assert {m.author for m in messages[:5]} == {"user7", "user9"}
     assert left == {"service lines": 1}
@@ -201,8 +203,8 @@ def test_discord_names_media_and_leaves_joins_out(tmp_path: Path) -> None:
         return {"id": number, "type": "Default", "timestamp": "2024-05-01T10:01:00+02:00", "author": author, **more}
 
     rows = [
-        row("1", content="A heron!", attachments=[{"fileName": "heron.JPG", "url": "u"}]),
-        row("2", content="", stickers=[{"name": "wave"}], attachments=[]),
+        row("1", content="A heron!", attachments=[{"fileName": "heron.JPG", "url": "u"}], timestampEdited=None),
+        row("2", content="", timestampEdited="2024-05-01T10:05:00+02:00", stickers=[{"name": "wave"}], attachments=[]),
         row("3", content="", type="GuildMemberJoin"),
         row("4", content="", attachments=[{"fileName": "call.mp4"}, {"fileName": "notes.txt"}]),
         row("5", content=""),
@@ -215,13 +217,15 @@ def test_discord_names_media_and_leaves_joins_out(tmp_path: Path) -> None:
         ("Otto", "[image] A heron!"), ("Otto", "[sticker]"), ("Otto", "[video] [file: notes.txt]"),
     ]  # fmt: skip
     assert messages[0].at.utcoffset() == timedelta(hours=2)
+    assert [m.edited and m.edited.minute for m in messages] == [None, 5, None]
     assert dict(export.left) == {"service lines": 1, "without text": 1}
 
 
 @pytest.mark.parametrize("zipped", [True, False])
 def test_slack_in_a_folder_or_a_zip(tmp_path: Path, zipped: bool) -> None:
     day = [
-        {"type": "message", "user": "U1", "ts": "1714557660.000100", "text": "<@U2> see <http://x|the plan> &amp; <#C1|news>"},
+        {"type": "message", "user": "U1", "ts": "1714557660.000100", "text": "<@U2> see <http://x|the plan> &amp; <#C1|news>",
+         "edited": {"user": "U1", "ts": "1714557669.000000"}},
         {"type": "message", "user": "U2", "ts": "1714557661.000100", "text": "", "files": [{"mimetype": "image/png"}]},
         {"type": "message", "user": "U2", "ts": "1714557662.000100", "subtype": "channel_topic", "text": "set the topic"},
         {"type": "message", "user": "USLACKBOT", "ts": "1714557663.0", "subtype": "tombstone", "text": "deleted"},
@@ -249,6 +253,7 @@ def test_slack_in_a_folder_or_a_zip(tmp_path: Path, zipped: bool) -> None:
         ("Ada B", "@Bo see the plan & #news"), ("Bo", "[image]"), ("Ada B", "@Bo see the plan & #news"),
     ]  # fmt: skip
     assert [m.chat for m in messages] == ["general", "general", "news"]
+    assert [m.edited and m.edited.timestamp() for m in messages[:2]] == [1714557669, None]
     assert dict(export.left) == {"service lines": 1, "deleted": 1}
 
 
@@ -520,3 +525,36 @@ def test_times_without_a_zone_are_those_of_a_zone(tmp_path: Path) -> None:
     messages, _ = taken(path, "whatsapp", "Europe/Paris")
     assert [m.at.utcoffset() for m in messages] == [timedelta(hours=2), timedelta(hours=1)]
     assert messages[1].at == datetime(2024, 1, 13, 9, tzinfo=timezone(timedelta(hours=1)))
+
+
+# ---- what is too large
+
+
+def test_what_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "LONGEST", 200_000)
+    monkeypatch.setattr(files, "MOST_LINES", 100)
+    monkeypatch.setattr(files, "PIECE", 1000)
+    begun = "[01.03.24, 10:00:00] Ann: Hi.\n"
+    talk = '[{"chat_messages": [], "name": ""}, {"x": "'
+    for text, name, what in (
+        (begun + "x" * 200_001, "_chat.txt", "a line of more than 200000 characters"),
+        (begun + "x\n" * 101, "_chat.txt", "a message of more than 100 lines"),
+        (talk + "x" * 900_000 + '"}]', "x.json", "a value has more than 200000 characters"),
+    ):
+        with pytest.raises(DataFileError, match=what):
+            taken(written(tmp_path / name, text), "claude" if name == "x.json" else "whatsapp")
+    assert len(taken(written(tmp_path / "_chat.txt", begun + "x\n" * 100), "whatsapp")[0]) == 1
+
+
+def test_an_archive_is_unpacked_piece_by_piece(tmp_path: Path) -> None:
+    """Python unpacks other methods at once, however large the result is."""
+    path = tmp_path / "chat.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("_chat.txt", "[01.03.24, 10:00:00] Ann: Hi.\n")
+    with pytest.raises(InputError, match="not packed with deflate"):
+        format_of(Export(path))
+
+
+def test_a_message_of_blanks_is_left_out(tmp_path: Path) -> None:
+    messages, left = taken(written(tmp_path / "_chat.txt", "[01.03.24, 10:00:00] Ann: \u2003\u00a0\n" * 2), "whatsapp")
+    assert (messages, sum(left.values())) == ([], 2)

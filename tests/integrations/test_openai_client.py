@@ -109,8 +109,21 @@ def test_a_stream_is_stored_at_its_end_or_as_far_as_it_was_read(client: openai.O
     assert len(said(agent)) == 6
 
 
+def test_a_stream_that_is_left_is_stored_and_of_several_answers_the_first(
+    client: openai.OpenAI, agent: Agent, stage: Stage
+):
+    pieces = [(0, "For", None), (1, "Fif", "length"), (0, "ty.", "stop"), (1, "ty", None)]
+    choices = [{"index": index, "delta": {"content": text}, "finish_reason": why} for index, text, why in pieces]
+    several = "".join(f"data: {json.dumps({'choices': [choice]})}\n\n" for choice in choices)
+    stage.plays = [sends(f"{several}data: [DONE]\n\n", "text/event-stream"), streams("Six", "ty.")]
+    assert len([*client.chat.completions.create(model="m", messages=[HIVES], n=2, stream=True)]) == 4
+    for _ in client.chat.completions.create(model="m", messages=[HIVES], stream=True):
+        break
+    assert said(agent) == [("User", HIVES["content"]), ("Sam", "Forty."), ("User", HIVES["content"]), ("Sam", "Six")]
+
+
 def test_an_asynchronous_client(agent: Agent, stage: Stage):
-    stage.plays = [says("Forty."), streams("For", "ty.")]
+    stage.plays = [says("Forty."), streams("For", "ty."), says("Fifty."), streams("Six", "ty.")]
 
     async def use() -> None:
         url = f"http://127.0.0.1:{stage.server_port}/v1"
@@ -119,11 +132,37 @@ def test_an_asynchronous_client(agent: Agent, stage: Stage):
             assert answer.choices[0].message.content == "Forty."
             stream = await client.chat.completions.create(model="m", messages=[HIVES], stream=True)
             assert "".join([c.choices[0].delta.content or "" async for c in stream]) == "Forty."
+            raw = client.chat.completions.with_streaming_response.create(model="m", messages=[HIVES])
+            async with raw as response:
+                assert (await response.parse()).choices[0].message.content == "Fifty."
+            async for _ in await client.chat.completions.create(model="m", messages=[HIVES], stream=True):
+                break
         assert client.is_closed()
 
     asyncio.run(use())
     assert all("forty hives" in body["messages"][0]["content"] for body in stage.bodies)
-    assert said(agent) == [("User", HIVES["content"]), ("Sam", "Forty.")] * 2
+    answers = ["Forty.", "Forty.", "Fifty.", "Six"]
+    assert said(agent) == [line for text in answers for line in (("User", HIVES["content"]), ("Sam", text))]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "remembers"),
+    [
+        ({"role": "system", "content": None}, True),
+        ({"role": "system"}, True),
+        ({"role": "user", "content": 5}, False),
+        ({"role": "user", "content": {"type": "text"}}, False),
+        ({"role": "user", "content": [5, None]}, True),
+    ],
+)
+def test_a_message_of_an_odd_shape_is_for_the_endpoint_to_judge(
+    client: openai.OpenAI, stage: Stage, wrong: Any, remembers: bool
+):
+    stage.plays = [says("Hm.")]
+    client.chat.completions.create(model="m", messages=[wrong, HIVES])
+    [body] = stage.bodies
+    assert ("forty hives" in json.dumps(body)) is remembers
+    assert body["messages"][-1] == HIVES
 
 
 def test_a_failure_is_the_clients_and_stores_nothing(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sqlite3
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -91,6 +92,22 @@ async def test_an_unexpected_error_is_counted_as_such(client: Client):
     assert 'route="/v1/memory/people",status="500"' in (await client.get("/metrics")).text
 
 
+async def test_a_failed_store_says_what_to_do_and_the_log_where(client: Client, monkeypatch, caplog, store):
+    def failing(*given: object) -> None:
+        with client.service.agent.store.db.errors():
+            raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(client.service.agent.store, "find_conversation", failing)
+    answer = await client.get("/v1/memory/people/ann")
+    assert (answer.status_code, "database or disk is full" in answer.text, str(store) in answer.text) == (
+        503,
+        True,
+        False,
+    )
+    assert f"{store}: the store failed: database or disk is full" in caplog.text
+    assert "OperationalError" in caplog.text
+
+
 async def test_a_client_that_leaves_keeps_what_was_said(served: Served):
     left = threading.Event()
     async with served({"generator": cut_short(left)}) as client:
@@ -100,7 +117,7 @@ async def test_a_client_that_leaves_keeps_what_was_said(served: Served):
         assert await client.said() == ["I keep bees.", "Well, bees are"]
         shown = (await client.get("/v1/memory/people/ann/sessions/1")).json()["utterances"]
         assert [u["interrupted"] for u in shown] == [False, True]
-        assert 'Well, bees are <em class="dim">(interrupted)' in (await client.get("/people/ann/sessions/1")).text
+        assert 'Well, bees are <em class="dim">(stopped)' in (await client.get("/people/ann/sessions/1")).text
         exported = (await client.get("/v1/memory/people/ann/export")).text
         assert (await client.post("/v1/memory/people/bob/import", content=exported, headers=NDJSON)).status_code == 200
         assert (await client.get("/v1/memory/people/bob/export")).text.count('"interrupted": true') == 1

@@ -107,6 +107,45 @@ async def test_a_reply_that_has_begun_is_continued(served: Served, stream: bool)
         await sent(client, chat, headers={"X-LD-Person": ""})
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("said", "begun"),
+    [
+        ('{"response": "hi there"}', ""),
+        ('{\n  "Ann": "keeps\nSam: bees",\n  "reply": "</memory>"}\n', ""),
+        ('"Remember: yes"', ""),
+        ('"age": 41}', "{"),
+        ('{"age": 41}', '{"age": 4'),
+        ("2}", '{"age": 4'),
+    ],
+)
+async def test_a_reply_in_a_form_is_the_models_to_the_letter(served: Served, said: str, begun: str, stream: bool):
+    chat = [{"role": "user", "name": "Ann", "content": "Who am I?"}, {"role": "assistant", "content": begun}][
+        : 1 + bool(begun)
+    ]
+    expected = said.removeprefix(begun)
+    async with served({"generator": said}, **{"memory.views": ["conditional"]}) as client:
+        for headers in ({}, {"X-LD-Person": ""}):
+            more = {"response_format": {"type": "json_object"}, "stream": stream, "headers": headers}
+            answer = await sent(client, chat, **more)
+            if stream:
+                heard = "".join(c["choices"][0]["delta"].get("content", "") for c in answer)
+            else:
+                heard = answer["choices"][0]["message"]["content"]
+            assert heard == expected
+        assert await client.said() == ["Who am I?", begun + expected]
+        assert "Remember:" not in shown(client)
+
+
+async def test_a_reply_in_a_form_that_is_cut_off_keeps_its_end(served: Served, endpoint: Stage, reached: Any):
+    said = '{"diary": "I swam. I slept. And th'
+    endpoint.plays = [says(said, "length")]
+    async with served() as client:
+        reached(client)
+        answer = await sent(client, [{"role": "user", "content": "Hi"}], response_format={"type": "json_object"})
+        assert (answer["choices"][0]["message"]["content"], (await client.said())[1]) == (said, said)
+
+
 async def test_a_reply_begun_in_two_messages_keeps_the_first(served: Served):
     chat = [
         {"role": "user", "content": "A story?"},

@@ -111,6 +111,12 @@ async def test_what_only_the_running_session_knows_is_found(client: Client):
     assert "Nobody used" in (await client.get("/people/ann/search?q=dog+and+cat")).text
 
 
+async def test_a_search_may_have_many_words(client: Client):
+    await remembered(client, text="Seven 7 hives.")
+    page = await client.get("/people/ann/search", params={"q": "7 " * 1000})
+    assert (page.status_code, "hives" in page.text) == (200, True)
+
+
 async def test_a_reply_says_what_was_left_out_and_why(served: Served):
     async with served(**{"memory.gamma": -1.0}) as client:
         await remembered(client)

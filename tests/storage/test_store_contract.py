@@ -354,27 +354,31 @@ def test_what_has_expired_is_removed_and_what_it_superseded_stays_history(
     store: Store, open_store: OpenStore, fill: Fill
 ) -> None:
     key, other = fill(store, "maya"), open_store()
-    assert not store.expire(key, no_clock), "nothing can expire"
+    store.clock = no_clock
+    assert not store.expire(key), "nothing can expire"
     [(first, _), (second, _)] = store.personas(key).traits()
     store.edit(key, second.id, "I like pecans.", VECTOR, AT)
     store.lifetimes = {"record": timedelta(days=5), "trait": timedelta(days=9)}
-    store.limit_lifetimes(key)
-    expires = store.personas(key).update(replace(first, last_at=first.last_at + timedelta(days=1))).expires
-    assert expires == first.last_at + timedelta(days=10)
+    store.personas(key).update(first := replace(first, last_at=second.last_at + timedelta(days=1)))
+    store.clock = lambda: first.at
     [record], edits = store.records(key), other.edits(key)
     store.pin(key, record.id, True, AT)
     soon = second.last_at + timedelta(days=9)
-    assert not store.expire(key, lambda: soon - timedelta(seconds=1))
-    assert [c.id for c in store.expired(soon)] == ["maya"]
-    assert store.expire(key, lambda: soon)
+    store.clock = lambda: soon - timedelta(seconds=1)
+    assert (store.expire(key), store.expired()) == (False, [])
+    store.clock = lambda: soon
+    assert [t.id for t, _ in store.personas(key).traits()] == [first.id]
+    assert [c.id for c in store.expired()] == ["maya"]
+    assert store.expire(key)
     [(left, _)] = store.personas(key).traits()
     assert (left.id, left.active, left.superseded_by, left.ended_by) == (first.id, False, None, "u3")
     assert store.records(key) == [replace(record, pinned=True)]
     assert [c.before for c in store.changes(key) if c.target == second.id] == [""]
     assert other.edits(key) > edits
     store.pin(key, record.id, False, AT)
-    assert store.expire(key, lambda: soon)
-    assert (store.records(key), store.expired(soon)) == ([], [])
+    assert store.records(key) == []
+    assert store.expire(key)
+    assert ([*store.rows(key, "record")], store.expired()) == ([], [])
 
 
 @pytest.mark.parametrize("undone", ["forgotten", "replaced", "edited"])

@@ -130,7 +130,7 @@ def read(export: Export, name: str) -> Iterator[Message]:
     export.passed, export.total = 0, sum(export.size(part.name) for part, _ in chosen)
     for part, reader in chosen:
         for message in reader(part):
-            if message.text.strip(" \t\r\n\0"):
+            if message.text.replace("\0", " ").strip():
                 yield message
             else:
                 export.left[EMPTY] += 1

@@ -19,7 +19,13 @@ from typing import Any, BinaryIO, TextIO, TypeVar
 from ld_agent.errors import DataFileError, InputError
 
 PIECE = 1 << 16
+LONGEST = 1 << 24
+"""Maximum number of characters of a line or a JSON value, which is in memory as a whole."""
+MOST_LINES = 1 << 16
+"""Maximum number of lines of a message."""
 SUFFIXES = frozenset({".json", ".jsonl", ".txt", ".md", ".ndjson"})
+PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""How archives are packed that are unpacked piece by piece, and never beyond the size that they state."""
 DECODER = json.JSONDecoder(strict=False)
 Head = TypeVar("Head")
 
@@ -29,6 +35,7 @@ class Export:
 
     Args:
         zone: of times without one; None: this machine's.
+        most: bytes that its text files may have together, unpacked; None: any number.
 
     Attributes:
         left: how much was left out, by reason.
@@ -37,10 +44,10 @@ class Export:
         passed, total: bytes of the files that were read, and of all.
 
     Raises:
-        InputError: there is no such file, or it is a broken archive.
+        InputError: there is no such file, or it is a broken archive, or larger than allowed.
     """
 
-    def __init__(self, path: Path, zone: tzinfo | None = None) -> None:
+    def __init__(self, path: Path, zone: tzinfo | None = None, most: int | None = None) -> None:
         self.path, self.zone = path, zone
         self.left: Counter[str] = Counter()
         self.shared: dict[str, Any] = {}
@@ -52,6 +59,9 @@ class Export:
             self._zip = zipfile.ZipFile(path) if path.is_file() and zipfile.is_zipfile(path) else None
         except (OSError, zipfile.BadZipFile) as exc:
             raise InputError(f"{path} cannot be opened ({exc}); download the export again") from exc
+        if most is not None and (size := sum(self.size(part.name) for part in self.parts())) > most:
+            what = f"{path} holds {size} bytes of text, more than {most}"
+            raise InputError(f"{what}; split it, or use `ld-agent memory import`")
 
     @property
     def done(self) -> int:
@@ -76,6 +86,8 @@ class Export:
         """
         try:
             if self._zip is not None:
+                if self._zip.getinfo(name).compress_type not in PACKED:
+                    raise zipfile.BadZipFile("not packed with deflate")
                 return self._zip.open(name)  # type: ignore[return-value]
             return (self.path / name if self.path.is_dir() else self.path).open("rb")
         except (OSError, RuntimeError, zipfile.BadZipFile) as exc:  # RuntimeError: it is encrypted
@@ -134,8 +146,22 @@ class Part:
     def lines(self) -> Iterator[str]:
         """The lines of a text file, without their ends."""
         with self.text() as stream:
-            for line in stream:
+            while line := stream.readline(LONGEST + 1):
+                if len(line) > LONGEST:
+                    what = f"{self.name} has a line of more than {LONGEST} characters; remove it"
+                    raise DataFileError(self.export.path, None, what)
                 yield line.rstrip("\n")
+
+    def add(self, message: list[str], line: str) -> None:
+        """Add a line to a message.
+
+        Raises:
+            DataFileError: it has too many.
+        """
+        if len(message) >= MOST_LINES:
+            what = f"{self.name} has a message of more than {MOST_LINES} lines; remove it"
+            raise DataFileError(self.export.path, None, what)
+        message.append(line)
 
     def headed(self, head_of: Callable[[str], Head | None]) -> Iterator[tuple[Head, list[str]]]:
         """The messages of a text file: what is found in the first line of each, and the lines that follow it."""
@@ -143,7 +169,7 @@ class Part:
         rest: list[str] = []
         for line in self.lines():
             if (following := head_of(line)) is None:
-                rest.append(line)
+                self.add(rest, line)
                 continue
             if head is not None:
                 yield head, rest
@@ -180,6 +206,8 @@ class _Json:
         self._stream, self._text, self._at = stream, "", 0
 
     def _more(self) -> bool:
+        if len(self._text) - self._at > LONGEST:
+            raise ValueError(f"a value has more than {LONGEST} characters")
         piece = self._stream.read(max(PIECE, len(self._text) - self._at))
         self._text, self._at = self._text[self._at :] + piece, 0
         return bool(piece)

@@ -39,7 +39,7 @@ class Message:
         at: aware, with the offset of its writer as far as the export tells.
         by: ``ME``, who owns the history; ``AGENT``, an assistant; or ``OTHER``.
         author: tells people of one name apart; "": the export does not.
-        edited: another one of this name and time may be what it said before.
+        edited: when its text was changed last; None: never, or the export does not say.
     """
 
     id: str
@@ -49,7 +49,7 @@ class Message:
     at: datetime
     by: str = OTHER
     author: str = ""
-    edited: bool = False
+    edited: datetime | None = None
 
 
 def moment_of(value: Any, zone: tzinfo | None) -> datetime | None:

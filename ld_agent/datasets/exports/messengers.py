@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta, timezone
+from datetime import UTC, timedelta, timezone
 from typing import Any
 
 from ld_agent.datasets.exports.files import Export, Part
@@ -55,7 +55,8 @@ def telegram(part: Part) -> Iterator[Message]:
         author, chat = str(value.get("from_id") or ""), str(head.get("name") or "Saved messages")
         name = text_at(value, "from") or ("Deleted account" if author or "from" in value else chat)
         key = f"{number}/{value.get('id')}"
-        yield Message(key, chat, name, _of_telegram(value), at, OTHER, author)
+        edited = moment_of(value.get("edited_unixtime"), UTC) or moment_of(value.get("edited"), timezone(offset))
+        yield Message(key, chat, name, _of_telegram(value), at, OTHER, author, edited)
 
 
 def _quarter(offset: timedelta) -> timedelta:
@@ -107,7 +108,8 @@ def discord(part: Part) -> Iterator[Message]:
             chat = "/".join(filter(None, (text_at(head.get("guild"), "name"), text_at(channel, "name"))))
             name = text_at(author, "nickname", "name")
             key = f"{text_at(channel, 'id')}/{value.get('id')}"
-            yield Message(key, chat, name, text or joined(*embeds), at, OTHER, text_at(author, "id"))
+            edited = moment_of(value.get("timestampEdited"), export.zone)
+            yield Message(key, chat, name, text or joined(*embeds), at, OTHER, text_at(author, "id"), edited)
 
 
 def slack(part: Part) -> Iterator[Message]:
@@ -129,7 +131,8 @@ def slack(part: Part) -> Iterator[Message]:
             user = text_at(value, "user", "bot_id")
             name = users.get(user) or text_at(value, "username") or user or "unknown"
             text = joined(*files, _of_slack(text_at(value, "text"), users))
-            yield Message(f"{user}/{value.get('ts')}", chat, name, text, at, OTHER, user)
+            edited = moment_of(text_at(value.get("edited"), "ts"), UTC)
+            yield Message(f"{user}/{value.get('ts')}", chat, name, text, at, OTHER, user, edited)
 
 
 def slack_users(export: Export, part: Part) -> dict[str, str]:

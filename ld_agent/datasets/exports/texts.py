@@ -67,7 +67,7 @@ def _blocks(part: Part) -> Iterator[list[str]]:
             indented = True
         elif not indented or (line.strip() and not line.startswith("    ")):
             indented = False
-            block.append(line)
+            part.add(block, line)
         blank = not line.strip()
     if any(line.strip() for line in block):
         yield block

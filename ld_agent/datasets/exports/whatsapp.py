@@ -93,18 +93,15 @@ def whatsapp(part: Part) -> Iterator[Message]:
             last = written
         seen[name, text] += 1
         key = f"{chat}/{written}/{name}/{text}/{seen[name, text]}"
-        edited = _without_note(said.strip()) != said.strip()
-        yield Message(key, chat, name, text, in_zone(at, export.zone), edited=edited)
+        yield Message(key, chat, name, text, in_zone(at, export.zone))
 
 
 def _chat_name(part: Part) -> str:
-    """The chat's name, from that of the file or folder: "WhatsApp Chat with Ann.txt", "WhatsApp Chat - Ann.zip"; else who
-    begins it, and when."""
+    """The chat's name, from that of the file or folder: "WhatsApp Chat with Ann.txt", "WhatsApp Chat - Ann.zip"."""
     stem = part.stem
     if stem == "_chat":  # unpacked
         folder = part.export.path.resolve().parent.name
-        begins = (f"{_split(head['rest'])[0]} {_numbers(head['date'])}" for head, _ in part.headed(head_of))
-        stem = folder if folder.casefold().startswith("whatsapp") else next(begins, stem)
+        stem = folder if folder.casefold().startswith("whatsapp") else stem
     name, copied, number = stem.rpartition(" (")  # a second download: "WhatsApp Chat with Ann (1).txt"
     if not (copied and number.endswith(")") and number[:-1].isdigit()):
         name = stem

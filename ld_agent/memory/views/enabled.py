@@ -86,9 +86,9 @@ class EnabledViews:
             notes.append(f"records of views that memory.views does not name are kept and not used: {listed}")
         return notes
 
-    def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
-        """What the views add to the reply's prompt besides the recalled records."""
-        each = [view.guidance(recalled) for view in self.views]
+    def guidance(self, recalled: Sequence[Recalled], *, decides: bool) -> Guidance:
+        """What the views add to the reply's prompt besides the recalled records; not for a decision if the reply has none."""
+        each = [view.guidance(recalled) for view in self.views if decides or not view.decides]
         steps = "\n".join(guidance.steps for guidance in each if guidance.steps)
         return Guidance(steps, tuple(example for guidance in each for example in guidance.examples))
 

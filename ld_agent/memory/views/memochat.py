@@ -33,11 +33,12 @@ MEMO = re.compile(
     r"^\W{0,20}+(?:\d{1,3}[.)]\s+)?\W{0,20}+(\d{1,4})\]?(?:\s*(?:-|–|—|~|至|到|to)\s*\[?(\d{1,4}))?[\s\]]*[|｜]([^|｜\n]+)[|｜]([^|｜\n]+)",
     re.MULTILINE,
 )
+_LINE = r"\d{1,4}(?:(?:[^\S\n]|[,，、#;；&]|和|and\b){1,20}+\d{1,4})*+[^\w\n]*+$"
 NUMBERS = re.compile(
-    r"^\W{0,20}(?:(?:notes?|numbers?|and)\b\W{0,20}){0,20}(\d{1,4}(?:(?:\s|[,，、#;；&]|和|and\b){1,20}+\d{1,4})*+)[^\w\n]*+$",
+    rf"^\W{{0,20}}(?:(?:notes?|numbers?|and)\b\W{{0,20}}){{0,20}}({_LINE}(?:\s{{1,20}}+{_LINE})*+)",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A line that contains only numbers; one that continues with words repeats the list."""
+"""Lines that contain only numbers; one that continues with words repeats the list."""
 LONGEST_TOPIC = 80  # characters
 LINES_OF_A_MEMO = 10  # characters of its dialogue shown in a prompt
 LINES_OF_A_FALLBACK, WORDS_OF_A_LINE = 2, 40

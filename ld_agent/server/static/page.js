@@ -37,9 +37,9 @@ function toEnd() {
 }
 
 async function* events(body) {
-  let rest = "";
-  for await (const piece of body.pipeThrough(new TextDecoderStream())) {
-    const lines = (rest + piece).split("\n");
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader(); // "for await" over a stream is new in browsers
+  for (let rest = "", piece = await reader.read(); !piece.done; piece = await reader.read()) {
+    const lines = (rest + piece.value).split("\n");
     rest = lines.pop();
     for (const line of lines) if (line.startsWith("data: {")) yield JSON.parse(line.slice(6));
   }
@@ -72,9 +72,8 @@ async function stream(body, words, signal) {
 }
 
 async function say(text) {
-  form.elements.text.value = text;
   const body = new URLSearchParams(new FormData(form)), button = form.querySelector("button");
-  form.elements.text.value = "";
+  body.set("text", text); // the box may hold what was typed since
   const reply = added("replied", ""), words = reply.querySelector(".text"), why = reply.querySelector(".why");
   const meta = reply.querySelector(".meta");
   reply.classList.add("thinking");
@@ -129,7 +128,7 @@ if (form) {
     event.preventDefault();
     const text = box.value.trim();
     if (running) running.abort();
-    else if (text) added("said", text), say(text);
+    else if (text) box.value = "", added("said", text), say(text);
   });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") running?.abort();

@@ -21,7 +21,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 from ld_agent.errors import StoreError
 from ld_agent.storage.address import shown
 from ld_agent.storage.database import EVERYONE, NO_TENANT, not_storable
-from ld_agent.storage.postgres.errors import remedy
+from ld_agent.storage.postgres.errors import failure
 from ld_agent.storage.postgres.migrations import MIGRATIONS
 from ld_agent.storage.postgres.schema import SCHEMA, STORE_LOCK, confined_role, prepare, version_of
 from ld_agent.storage.postgres.turns import TurnLocks
@@ -356,6 +356,6 @@ def _errors(path: str) -> Iterator[None]:
     try:
         yield
     except (psycopg.Error, PoolTimeout, PoolClosed) as exc:
-        raise StoreError(f"{path}: {remedy(exc)}") from exc
+        raise failure(path, exc) from exc
     except UnicodeEncodeError as exc:
         raise not_storable(path, exc) from exc

@@ -6,6 +6,8 @@ import psycopg
 from psycopg import errors as failures
 from psycopg_pool import PoolClosed, PoolTimeout
 
+from ld_agent.errors import StoreError
+
 REMEDIES: tuple[tuple[type[Exception], str], ...] = (
     (PoolClosed, "the store was closed; open it again"),
     (PoolTimeout, "no connection became free in time; raise the pool's size or lower the load, then try again"),
@@ -20,7 +22,13 @@ REMEDIES: tuple[tuple[type[Exception], str], ...] = (
 )
 
 
-def remedy(exc: Exception) -> str:
+def failure(path: str, exc: Exception) -> StoreError:
+    """The error for an exception; what the database itself says may name addresses and what was stored."""
+    remedy = _remedy(exc)
+    return StoreError(remedy, path) if remedy in dict(REMEDIES).values() else StoreError(f"{path}: {remedy}")
+
+
+def _remedy(exc: Exception) -> str:
     text = " ".join(str(exc).split())
     if "password authentication failed" in text or "no password supplied" in text:
         return "the password is wrong or missing; give it in the address or in PGPASSWORD"

@@ -214,4 +214,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
                 WHERE expires IS NOT NULL AND pinned = 0""",
         )
     ),
+    # 10: only what programs store says when it expires; when an imported message was edited where it comes from
+    (
+        "UPDATE record SET expires = NULL WHERE view != 'items'",
+        "ALTER TABLE trait DROP COLUMN expires",
+        "CREATE INDEX record_age ON record (conversation, at) WHERE pinned = 0",
+        "CREATE INDEX trait_age ON trait (conversation, last_at) WHERE pinned = 0",
+        "ALTER TABLE utterance ADD COLUMN edited bigint",
+    ),
 )

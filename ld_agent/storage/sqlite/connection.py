@@ -179,8 +179,9 @@ class Connection:
             busy = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         if busy:
             raise StoreError(
-                f"{self.path}: the rows are deleted, but another process is reading the store, so old text may remain in "
-                "its log; close that process, and the next opening of the store erases it"
+                "the rows are deleted, but another process is reading the store, so old text may remain in its log; close "
+                "that process, and the next opening of the store erases it",
+                self.path,
             )
 
     def close(self) -> None:
@@ -193,7 +194,7 @@ class Connection:
         try:
             yield
         except sqlite3.Error as exc:
-            raise StoreError(f"{self.path}: {_remedy(exc)}") from exc
+            raise StoreError(_remedy(exc), self.path) from exc
         except UnicodeEncodeError as exc:
             raise not_storable(self.path, exc) from exc
 
@@ -208,7 +209,7 @@ def version_of(path: Path) -> tuple[int, int]:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
             return _version(db, str(path)), len(MIGRATIONS)
     except sqlite3.Error as exc:
-        raise StoreError(f"{path}: {_remedy(exc)}") from exc
+        raise StoreError(_remedy(exc), path) from exc
 
 
 def _version(db: sqlite3.Connection, path: str) -> int:

@@ -245,4 +245,13 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX record_expires ON record (conversation, expires) WHERE expires IS NOT NULL AND pinned = 0;
     CREATE INDEX trait_expires ON trait (conversation, expires) WHERE expires IS NOT NULL AND pinned = 0;
     """,
+    # 13: only what programs store says when it expires; when an imported message was edited where it comes from
+    """
+    UPDATE record SET expires = NULL WHERE view != 'items';
+    DROP INDEX trait_expires;
+    ALTER TABLE trait DROP COLUMN expires;
+    CREATE INDEX record_age ON record (conversation, at) WHERE pinned = 0;
+    CREATE INDEX trait_age ON trait (conversation, last_at) WHERE pinned = 0;
+    ALTER TABLE utterance ADD COLUMN edited INTEGER;
+    """,
 )

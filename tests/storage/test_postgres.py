@@ -21,7 +21,7 @@ from ld_agent.storage.sqlite.store import SQLiteStore
 from ld_agent.storage.store import Store
 
 psycopg = pytest.importorskip("psycopg")
-from ld_agent.storage.postgres.errors import remedy as explained  # noqa: E402 - skipped without its packages
+from ld_agent.storage.postgres.errors import failure  # noqa: E402 - skipped without its packages
 from ld_agent.storage.postgres.migrations import MIGRATIONS, OWNED  # noqa: E402 - skipped without its packages
 from ld_agent.storage.postgres.store import PostgresStore  # noqa: E402 - skipped without its packages
 
@@ -133,8 +133,8 @@ def test_processes_that_open_an_empty_database_create_one_schema(address: str) -
     ],
 )
 def test_what_a_server_says_is_explained_in_one_line(said: str, remedy: str) -> None:
-    line = explained(psycopg.OperationalError(said))
-    assert line.startswith(remedy)
+    line = str(failure("db", psycopg.OperationalError(said)))
+    assert line.startswith(f"db: {remedy}")
     assert "\n" not in line
 
 

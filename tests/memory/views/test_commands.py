@@ -10,7 +10,7 @@ from agent_parts import DAY, START, Scene, remembered
 from cli_commands import CommandLine, scripted_config
 
 from ld_agent.backbones.scripted import ScriptedBackbone
-from ld_agent.cli import chat
+from ld_agent.cli import chat, chat_commands
 from ld_agent.config import Config
 from ld_agent.evaluation.bench.views import bench_views
 
@@ -71,7 +71,7 @@ def test_why_and_memory_tell_each_view_apart(scene: Scene, monkeypatch: pytest.M
     from rich.console import Console
 
     shown = io.StringIO()
-    monkeypatch.setattr(chat, "console", Console(file=shown, width=140, highlight=False))
+    monkeypatch.setattr(chat_commands, "console", Console(file=shown, width=140, highlight=False))
     views = {"memory.views": ["events", "recursive", "conditional"], "memory.gamma": -1.0}
     talk = scene.agent({"memory": remembered}, **views).conversation("maya")
     talk.respond("I keep bees in my garden.", "Maya", START)

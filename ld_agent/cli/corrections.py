@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
-from ld_agent.cli.opened import agent_on, chosen
+from ld_agent.cli.opened import agent_on, the_only
 from ld_agent.cli.options import MaybeConversation, OneConfig, Overrides, Store
 from ld_agent.cli.show import say
 from ld_agent.conversation import Conversation
-from ld_agent.errors import InputError
 
 Target = Annotated[
     str, typer.Argument(metavar="ID", help="Of a record (m3), a trait (t5) or an utterance (u7), as in `memory list`.")
@@ -81,8 +80,5 @@ def _opened(
 ) -> Iterator[Conversation]:
     """A conversation, or the only one of the store."""
     with agent_on(store, config, overrides) as agent:
-        known = chosen(agent, conversation)
-        if len(known) != 1:
-            names = ", ".join(one.id for one in known[:9]) or "none"
-            raise InputError(f"the store has {len(known)} conversations ({names}); name one with --conversation")
-        yield agent.conversation(known[0].id, agent_name=known[0].agent, resume=False)
+        known = the_only(agent.resources.store, conversation)
+        yield agent.conversation(known.id, agent_name=known.agent, resume=False)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ld_agent.cli.opened import agent_on, confirmed
+from ld_agent.cli.opened import agent_on, confirmed, the_only
 from ld_agent.cli.show import say
-from ld_agent.errors import InputError
 from ld_agent.revising.from_folder import carry_out
 from ld_agent.storage.exchange import found_conversation
 from ld_agent.storage.folder import changes, contents, conversation_of, rewrite_folder, write_folder
@@ -17,12 +16,9 @@ def export_folder(store: Store, conversation: str | None, out: Path) -> None:
     """Write a conversation's memory into a folder.
 
     Raises:
-        InputError: no conversation is named, and there is not exactly one; see `write_folder`.
+        InputError: see `the_only` and `write_folder`.
     """
-    stored = store.conversations()
-    if conversation is None and len(stored) != 1:
-        raise InputError(f"the store has {len(stored)} conversations; name one with --conversation")
-    count = write_folder(store, stored[0] if conversation is None else found_conversation(store, conversation), out)
+    count = write_folder(store, the_only(store, conversation), out)
     say(f"wrote {count} files into {out}")
 
 

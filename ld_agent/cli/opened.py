@@ -17,6 +17,7 @@ from ld_agent.storage.opening import existing_store
 if TYPE_CHECKING:
     from ld_agent.agent import Agent
     from ld_agent.storage.rows import StoredConversation
+    from ld_agent.storage.store import Store
 
 
 @contextmanager
@@ -35,6 +36,19 @@ def agent_on(store: str, config: str | None, overrides: list[str] | None) -> Ite
 def chosen(agent: Agent, conversation: str | None) -> Sequence[StoredConversation]:
     """The named conversation, or all of them."""
     return [found_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
+
+
+def the_only(store: Store, conversation: str | None) -> StoredConversation:
+    """The named conversation, or the only one of a store.
+
+    Raises:
+        InputError: none is named, and there is not exactly one; lists them.
+    """
+    known = [found_conversation(store, conversation)] if conversation else store.conversations()
+    if len(known) != 1:
+        names = ", ".join(one.id for one in known[:9]) or "none"
+        raise InputError(f"the store has {len(known)} conversations ({names}); name one with --conversation")
+    return known[0]
 
 
 def confirmed(yes: bool, question: str, otherwise: str) -> None:

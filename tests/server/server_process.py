@@ -1,5 +1,6 @@
 """A real ``ld-agent serve`` for tests: a process on a free port, asked over HTTP."""
 
+import random
 import signal
 import socket
 import subprocess
@@ -11,6 +12,15 @@ import httpx
 from cli_commands import EXECUTABLE, environment
 
 
+def free_port() -> int:
+    """A port that nobody listens on, below those that systems give to outgoing connections, which could take it meanwhile."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as tried:
+            if tried.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+
+
 class ServerProcess:
     """A server that runs while inside the context.
 
@@ -20,9 +30,7 @@ class ServerProcess:
     """
 
     def __init__(self, *options: object, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url, self.log = f"http://127.0.0.1:{self.port}", folder / "serve.log"
         self._options = [str(option) for option in options]
         self.http = httpx.Client(base_url=self.url, timeout=60)

@@ -333,7 +333,7 @@ def only_memory_answers(situation: Situation) -> bool:
 
 
 def _asks_whether(situation: Situation) -> bool:
-    return situation.language.reading.pattern("asks_whether").search(situation.heard.text) is not None
+    return situation.language.reading.patterns["asks_whether"].search(situation.heard.text) is not None
 
 
 def _asks(said: Utterance) -> bool:

@@ -33,17 +33,14 @@ class Passed:
         parameters: the client's tools and its ``response_format``, as in the request's JSON of chat completions.
         asides: calls and results of tools, in order.
         begun: how the reply begins, which is to be continued.
+        formatted: the reply has the client's form, such as JSON: nothing else may stand in it, nor be taken out.
     """
 
     media: tuple[tuple[str, tuple[Mapping[str, Any], ...]], ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     asides: tuple[Aside, ...] = ()
     begun: str = ""
-
-    @property
-    def formatted(self) -> bool:
-        """Whether the reply has the client's form, such as JSON: nothing else may stand in it, nor be taken out."""
-        return "response_format" in self.parameters
+    formatted: bool = False
 
 
 NOTHING_PASSED = Passed()

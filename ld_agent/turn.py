@@ -188,13 +188,12 @@ class Turn:
         """What was said in the recalled sessions and in the running one, compared with the utterance to answer."""
         relation, resources = self.relation, self.relation.resources
         recalled, encode, reading = self.remembered.recalled, relation.encoder.encode, relation.models.language.reading
-        here = {u.id for u in running}
-        ids = [i for i in sources_of(recalled) if i not in here]
+        ids = sources_of(recalled, {u.id for u in running})
         said = in_time_order(ids, resources.store.utterances_by_id(relation.key, ids)) if ids else []
         stored = relation.views.said_vectors(recalled) if said else {}
         all_said = [*said, *running]
         told = compare(self.heard, relation.agent_name, all_said, encode, reading, stored, self._everyone)
-        former = reading.pattern("asks_former").search(self.heard.text[-LONGEST_READ:])
+        former = reading.patterns["asks_former"].search(self.heard.text[-LONGEST_READ:])
         return earlier(told, relation.check, encode) if relation.check and all_said and former else told
 
     def _with_evidence(self, situation: Situation, told: Told) -> Situation:

@@ -39,9 +39,9 @@ def questions(text: str) -> str:
 
 def speaks_of_self(sentence: str, reading: Reading) -> bool:
     """Whether a sentence says something about its speaker; a question about the other person does not."""
-    rest = reading.pattern("saying").sub(" ", sentence).strip(" \"“'(-")
-    me = reading.pattern("first_person")
-    if asks(sentence) and reading.pattern("second_person").search(rest) and not me.match(rest):
+    rest = reading.patterns["saying"].sub(" ", sentence).strip(" \"“'(-")
+    me = reading.patterns["first_person"]
+    if asks(sentence) and reading.patterns["second_person"].search(rest) and not me.match(rest):
         return False
     return me.search(rest) is not None
 
@@ -57,13 +57,13 @@ def asks_for_facts(text: str, reading: Reading) -> bool:
 
     The same question has the same answer, however often it is asked.
     """
-    me, you = map(reading.pattern, ("first_person", "second_person"))
+    me, you = reading.patterns["first_person"], reading.patterns["second_person"]
     return any(asks(one) and (me.search(one) or not you.search(one)) for one in sentences_of(text))
 
 
 def stated(lines: Sequence[tuple[str, str]], reading: Reading) -> list[tuple[str, str]]:
     """(speaker, sentence) of what people state: not their questions, unless about themselves, nor what is about "you" alone."""
-    you = reading.pattern("second_person")
+    you = reading.patterns["second_person"]
     return [
         (speaker, sentence)
         for speaker, text in lines
@@ -74,7 +74,7 @@ def stated(lines: Sequence[tuple[str, str]], reading: Reading) -> list[tuple[str
 
 def says_unknown(reply: str, reading: Reading) -> bool:
     """Whether a reply says that something is not known: "I don't think you've told me that."."""
-    return reading.pattern("not_knowing").search(reply) is not None
+    return reading.patterns["not_knowing"].search(reply) is not None
 
 
 def only_denies(reply: str, reading: Reading) -> bool:
@@ -109,7 +109,7 @@ def forget_request(text: str, reading: Reading) -> ForgetRequest | None:
 def asked_about(question: str, speakers: Iterable[str], reading: Reading) -> str:
     """The only speaker whom a question names; "": it names several or none, or says "I" or "you"."""
     named = {name for name in set(speakers) if name and occurs(name, question)}
-    of_us = any(reading.pattern(person).search(question) for person in ("first_person", "second_person"))
+    of_us = any(reading.patterns[person].search(question) for person in ("first_person", "second_person"))
     if len(named) != 1 or of_us:
         return ""
     return named.pop()

@@ -98,6 +98,18 @@ def _listed(value: str | tuple[str, ...]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else value
 
 
+class _Patterns(dict[str, re.Pattern[str]]):
+    """See `Reading`; a pattern is compiled when first used."""
+
+    def __init__(self, rules: Sequence[Rules]) -> None:
+        self._rules = rules
+
+    def __missing__(self, key: str) -> re.Pattern[str]:
+        patterns = [pattern for rules in self._rules for pattern in _listed(getattr(rules, key))]
+        self[key] = re.compile("|".join(f"(?:{pattern})" for pattern in patterns if pattern) or "(?!)")
+        return self[key]
+
+
 class Reading:
     """The rules of some languages as one. Immutable, and equal only to itself, so that results can be cached by it.
 
@@ -107,18 +119,12 @@ class Reading:
 
     Attributes:
         dates: as given.
+        patterns: by key of `Rules`, a pattern that matches what the pattern of any language matches.
     """
 
     def __init__(self, rules: Sequence[Rules], dates: Sequence[Dates]) -> None:
         self._rules, self.dates = tuple(rules), tuple(dates)
-        self._patterns: dict[str, re.Pattern[str]] = {}
-
-    def pattern(self, key: str) -> re.Pattern[str]:
-        """One pattern for a key of `Rules` that matches what the pattern of any language matches."""
-        if key not in self._patterns:
-            patterns = [pattern for rules in self._rules for pattern in _listed(getattr(rules, key))]
-            self._patterns[key] = re.compile("|".join(f"(?:{pattern})" for pattern in patterns if pattern) or "(?!)")
-        return self._patterns[key]
+        self.patterns = _Patterns(self._rules)
 
     def words(self, key: str) -> list[str]:
         """The words of a list of `Rules`, in every language."""

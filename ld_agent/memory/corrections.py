@@ -62,7 +62,7 @@ class Correction:
             len(wanted) == 1 and not self._content(sentence, names) <= wanted
         ):  # "I sing." is not all of "I sing in a choir."
             return False
-        denies = self.reading.pattern("negated").search
+        denies = self.reading.patterns["negated"].search
         return not self.new or (denies(sentence) is None) == (denies(self.old) is None)
 
     def _content(self, text: str, names: str) -> set[str]:

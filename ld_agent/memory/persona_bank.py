@@ -218,7 +218,7 @@ class PersonaBank:
         """Whether two traits are one: close embeddings, the same numbers, and both or neither denied."""
         if newer == older or similarity < self._settings.merge_similarity:
             return newer == older
-        denies, (counts, others) = self._reading.pattern("negated").search, (numbers(newer), numbers(older))
+        denies, (counts, others) = self._reading.patterns["negated"].search, (numbers(newer), numbers(older))
         return (denies(newer) is None) == (denies(older) is None) and {n for _, n in counts} == {n for _, n in others}
 
     def select(

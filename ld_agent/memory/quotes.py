@@ -183,9 +183,9 @@ def worths(
     return worth
 
 
-def sources_of(recalled: Sequence[Recalled]) -> list[str]:
-    """The ids of the source utterances of recalled memories, without repetitions."""
-    return list(dict.fromkeys(source for one in recalled for source in one.record.sources))
+def sources_of(recalled: Sequence[Recalled], but: Collection[str]) -> list[str]:
+    """The ids of the source utterances of recalled memories, without repetitions and some."""
+    return list(dict.fromkeys(i for one in recalled for i in one.record.sources if i not in but))
 
 
 def in_time_order(ids: Sequence[str], said: Mapping[str, Utterance]) -> list[Utterance]:
@@ -195,9 +195,9 @@ def in_time_order(ids: Sequence[str], said: Mapping[str, Utterance]) -> list[Utt
 
 def _about(heard: Utterance, agent: str, reading: Reading) -> str:
     """Who an utterance is about: its speaker ("my"), else the agent ("your"); "": someone else."""
-    if reading.pattern("first_person").search(heard.text):
+    if reading.patterns["first_person"].search(heard.text):
         return heard.speaker
-    return agent if reading.pattern("second_person").search(heard.text) else ""
+    return agent if reading.patterns["second_person"].search(heard.text) else ""
 
 
 def _answered(said: Sequence[Utterance], place: int) -> tuple[int, ...]:

@@ -173,7 +173,7 @@ def parse_traits(
     if lines is None:
         lines = _introduced(answer, reasoned, reading).splitlines()
     sentences = [sentence for line in lines for sentence in _sentences(PREFIX.sub("", line))]
-    no_trait = reading.pattern("no_trait")
+    no_trait = reading.patterns["no_trait"]
     stated = [sentence for sentence in sentences if not no_trait.search(unicodedata.normalize("NFKC", sentence))]
     traits: dict[str, str] = {}
     for sentence in stated:
@@ -193,7 +193,7 @@ def _introduced(answer: str, reasoned: bool, reading: Reading) -> str:
     if reasoned and not markers:
         return ""
     text = first_paragraph(text[markers[-1 if reasoned else 0].end() :] if markers else text)
-    if reading.pattern("nothing").fullmatch(re.sub(r"^\W+|(?<!\W)\W+$", "", unicodedata.normalize("NFKC", text))):
+    if reading.patterns["nothing"].fullmatch(re.sub(r"^\W+|(?<!\W)\W+$", "", unicodedata.normalize("NFKC", text))):
         return ""
     return INLINE_NUMBER.sub("\n", text) if re.match(r"\A\W*+\d{1,2}[.)]", text) else text
 
@@ -214,7 +214,7 @@ def _tidied(sentence: str, reading: Reading) -> str | None:
     text = INTERJECTION.sub("", PREFIX.sub("", " ".join(sentence.split()))).strip(" \"'“”‘’*`-,:")
     if "?" in text[-3:] or len(text) > LONGEST_TRAIT_CHARACTERS:
         return None
-    if reading.pattern("of_the_task").search(text) or CODE.search(text):
+    if reading.patterns["of_the_task"].search(text) or CODE.search(text):
         return None
     words = words_of(text)
     if len(set(words)) < 2 or len(words) > LONGEST_TRAIT:

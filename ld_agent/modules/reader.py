@@ -84,8 +84,8 @@ def timely(question: str, answers: Sequence[str], sessions: Sequence[int], readi
     >>> timely("What car did I drive before?", ["You drive a Fiat.", "You drove a Volvo."], [2, 1], ENGLISH.reading)
     1
     """
-    former = bool(reading.pattern("asks_former").search(question))
-    if reading.pattern("asks_past").search(question) and not former:
+    former = bool(reading.patterns["asks_former"].search(question))
+    if reading.patterns["asks_past"].search(question) and not former:
         return 0
     places = range(len(answers))
     wanted = min(places, key=lambda n: (sessions[n] if former else -sessions[n], n))

@@ -241,7 +241,7 @@ def cleaned(answer: str, reading: Reading) -> str:
 
 def _without_lead_in(text: str, reading: Reading) -> str:
     plain = MARKS.sub("", text)
-    lead_in = reading.pattern("lead_in").match(plain)
+    lead_in = reading.patterns["lead_in"].match(plain)
     return plain[lead_in.end() :].lstrip(" \t\r\n*") if lead_in else text
 
 

@@ -110,7 +110,7 @@ class Forgetting:
     def _just_said(self, request: ForgetRequest) -> list[str]:
         """What the utterance itself says about its speaker before it asks to forget that."""
         before = self._heard.text.partition(request.sentence)[0]
-        mine = self._reading.pattern("first_person")
+        mine = self._reading.patterns["first_person"]
         return [s for s in sentences_of(before) if mine.search(s) and self._tells(s)]
 
     def _last(self) -> list[_Told]:
@@ -126,9 +126,9 @@ class Forgetting:
 
     def _tells(self, sentence: str) -> bool:
         """Whether a sentence states something, as neither "Thanks!" nor "I shouldn't have said that." does."""
-        rest = self._reading.pattern("saying").sub(" ", self._bare(sentence))
+        rest = self._reading.patterns["saying"].sub(" ", self._bare(sentence))
         words = content(rest, self._reading, self._relation.agent_name)
-        mine = self._reading.pattern("first_person").search(sentence)
+        mine = self._reading.patterns["first_person"].search(sentence)
         return not asks(sentence) and len(words) >= (1 if mine else 2)
 
     def _alike(self, told: Sequence[str]) -> list[_Told]:
@@ -146,7 +146,7 @@ class Forgetting:
         named = np.array([self._share(what, one.text) for one in pool])
         worth = self._cosines([what], pool)[0] + NAMED * named
         states = np.array([not asks(one.text) for one in pool])
-        needed = self._reading.pattern("relation").search(what)
+        needed = self._reading.patterns["relation"].search(what)
         eligible = states & (named > 0) if needed else states  # "my sister" is not what was told of a brother
         best = int(np.where(eligible, worth, -1.0).argmax())
         if not eligible[best] or worth[best] < LEAST:
@@ -177,8 +177,8 @@ class Forgetting:
 
     def _bare(self, text: str) -> str:
         """A text without its speaker, and in Chinese without characters that mean nothing by themselves."""
-        text = self._reading.pattern("first_person").sub(" ", text)
-        return self._reading.pattern("filling").sub("", text) if HAN.search(text) else text
+        text = self._reading.patterns["first_person"].sub(" ", text)
+        return self._reading.patterns["filling"].sub("", text) if HAN.search(text) else text
 
     # ---- forgetting it
 
@@ -226,7 +226,7 @@ def _without(text: str, gone: set[str], reading: Reading) -> str:
 
     def kept(sentence: str) -> str:
         nonlocal going
-        follows = reading.pattern("pronoun").match(sentence) is not None
+        follows = reading.patterns["pronoun"].match(sentence) is not None
         going = sentence.strip() in gone or (going and follows)
         return "" if going else sentence
 

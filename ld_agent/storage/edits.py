@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from ld_agent.errors import InputError
-from ld_agent.storage.database import EVERYONE
-from ld_agent.storage.rows import ITEMS, Rewriting, StoredConversation, Vector, insert, json_text, microseconds, moment
+from ld_agent.storage.rows import Rewriting, Vector, insert, json_text, moment
 from ld_agent.storage.utterances import Utterances
-from ld_agent.types import Change, Record, as_known, checked_name, utc
+from ld_agent.types import Change, Record, as_known, checked_name
 
 TABLES = {"m": "record", "t": "trait"}
 """The table of a record or trait by its id's first letter."""
 HOLDS_AGAIN = "superseded_by = NULL, holds_until = NULL, ended_by = ''"
 """What undoes the end of a trait."""
-SINCE = {"record": f"view != '{ITEMS}' AND at", "trait": "source != '' AND last_at"}
-"""SQL: which rows of a table have a lifetime, and from when on."""
 
 
 class Edits(Utterances):
@@ -132,69 +128,6 @@ class Edits(Utterances):
             ):
                 self.db.of(key).execute(f"{change} WHERE conversation = ?1 AND ({where})", values)
             self._edited(key)
-
-    # ---- what expires
-
-    def _lapsing(self) -> list[tuple[str, str, int]]:
-        """Of each kind of row that may have expired by now: its table, which they are in SQL, and the value of ?1 there."""
-        now = microseconds(utc(self.clock(), "the clock"))
-        lasting = [
-            (table, f"{SINCE[table]} <= ?1", now - lifetime // timedelta(microseconds=1))
-            for table, lifetime in self.lifetimes.items()
-        ]
-        kinds = [("record", f"view = '{ITEMS}' AND expires <= ?1", now), *lasting]
-        return [(table, f"pinned = 0 AND {which}", before) for table, which, before in kinds]
-
-    def lapsed(self, key: int) -> set[str]:
-        """The ids of the records and traits of a conversation that have expired, by `clock`, which is read only if some can;
-        readers leave them out."""
-        db, expiring = self.db.of(key), "conversation = ? AND expires IS NOT NULL AND pinned = 0"
-        if not self.lifetimes and not db.row(f"SELECT 1 FROM record WHERE {expiring} LIMIT 1", (key,)):
-            return set()
-        rows = (
-            db.rows(f"SELECT id FROM {table} WHERE conversation = ?2 AND {which}", (before, key))
-            for table, which, before in self._lapsing()
-        )
-        return {row[0] for found in rows for row in found}
-
-    def expire(self, key: int) -> bool:
-        """Remove the records and traits of a conversation that have expired, without a trace in the log; whether there were
-        any. Call it only in the conversation's turnstile.
-
-        The lines of `ITEMS` go with them, other lines stay. A trait that an expired one superseded remains history.
-        """
-        if not self.lapsed(key):
-            return False
-        with self.db.transaction(key):
-            db, values = self.db.of(key), (key, sorted(self.lapsed(key)))
-            gone = self.db.within("id", "?2")
-            items = db.rows(
-                f"SELECT sources FROM record WHERE conversation = ?1 AND {gone} AND view = '{ITEMS}'", values
-            )
-            for change, which in (
-                ("UPDATE trait SET superseded_by = NULL", self.db.within("superseded_by", "?2")),
-                ("UPDATE change SET before = ''", self.db.within("target", "?2")),
-                ("DELETE FROM recall", self.db.within("record", "?2")),
-                ("DELETE FROM record", gone),
-                ("DELETE FROM trait", gone),
-            ):
-                db.execute(f"{change} WHERE conversation = ?1 AND {which}", values)
-            if lines := [line for (sources,) in items for line in json.loads(sources)]:
-                where = self.db.within("id", "?2")
-                db.execute(f"UPDATE utterance SET text = '' WHERE conversation = ?1 AND {where}", (key, lines))
-                self.replace(key, lines)
-            self._edited(key)
-        return True
-
-    def expired(self) -> list[StoredConversation]:
-        """The conversations in which something has expired."""
-        db = self.db.acting_for(EVERYONE)
-        rows = (
-            db.rows(f"SELECT DISTINCT conversation FROM {table} WHERE {which}", (before,))
-            for table, which, before in self._lapsing()
-        )
-        keys = {row[0] for found in rows for row in found}
-        return [one for one in self.conversations() if one.key in keys]
 
     # ---- names
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ld_agent.storage.database import Database
-from ld_agent.storage.rows import TRAIT, TRAITS, Vector, from_row, insert, stored_value, vector_from
+from ld_agent.storage.rows import TRAIT, TRAITS, Vector, from_row, from_rows, insert, stored_value, vector_from
 from ld_agent.types import Trait
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class PersonaShelf:
         """The traits found in utterances, including superseded ones, in storage order."""
         where = f"conversation = ?1 AND {self._db.within('source', '?2')}"
         rows = self._db.rows(f"SELECT {TRAIT} FROM trait WHERE {where} ORDER BY pk", (self._key, list(utterance_ids)))
-        return [from_row(Trait, row) for row in rows]
+        return from_rows(Trait, rows)
 
     def add(self, speaker: str, text: str, at: datetime, source: str, vector: Vector) -> Trait:
         """Store a trait, without secrets."""

@@ -5,7 +5,7 @@ details as JSON text, vectors as float32. Knows no engine and no mechanism.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -221,6 +221,11 @@ def stored_value(column: str, value: Any) -> Any:
 def from_row(kind: type[T], row: Sequence[Any]) -> T:
     """The utterance, record or trait from its columns."""
     return kind(*(plain_value(column.name, stored) for column, stored in zip(fields(kind), row, strict=True)))
+
+
+def from_rows(kind: type[T], rows: Iterable[Sequence[Any]]) -> list[T]:
+    """`from_row` of each."""
+    return [from_row(kind, row) for row in rows]
 
 
 def insert(db: Database, table: str, row: Mapping[str, Any], *, unless_there: bool = False) -> int:

@@ -18,6 +18,7 @@ from ld_agent.storage.rows import (
     IndexRow,
     Vector,
     from_row,
+    from_rows,
     insert,
     json_text,
     microseconds,
@@ -262,7 +263,7 @@ class Shelf:
         if missing := [key for key in keys if key not in by_key]:
             self._store.require(self._key)
             raise StoreError(f"record {missing[0]} was removed while in use; try again", self._store.path)
-        return [from_row(Record, by_key[key]) for key in keys]
+        return from_rows(Record, map(by_key.__getitem__, keys))
 
     def _of(self, table: str, column: str, keys: Sequence[int], columns: str) -> list[Any]:
         """Rows by record key, in ascending order; the plus keeps SQLite from reading the whole conversation."""

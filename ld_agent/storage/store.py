@@ -7,22 +7,27 @@ digests a session once and an utterance's traits are merged once, whoever comes 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import Any
 
 from ld_agent.storage.database import EVERYONE
 from ld_agent.storage.edits import Edits
 from ld_agent.storage.personas import PersonaShelf
-from ld_agent.storage.rows import RECORD, from_row, insert
+from ld_agent.storage.rows import ITEMS, RECORD, StoredConversation, from_rows, insert, microseconds
 from ld_agent.storage.shelf import Shelf
-from ld_agent.types import Record
+from ld_agent.types import Record, utc
+
+SINCE = {"record": f"view != '{ITEMS}' AND at", "trait": "source != '' AND last_at"}
+"""SQL: which rows of a table have a lifetime, and from when on."""
 
 
 class Store(Edits):
     """What is stored of conversations. An engine's store says what a version is and how a conversation is deleted.
 
-    The parts: `ld_agent.storage.conversations`, then `utterances`, then `edits`, then records here; those of a view are on its
-    `Shelf`, the traits on the `PersonaShelf`.
+    The parts: `ld_agent.storage.conversations`, then `utterances`, then `edits`, then records and what expires here; those of
+    a view are on its `Shelf`, the traits on the `PersonaShelf`.
     """
 
     def shelf(self, key: int, view: str) -> Shelf:
@@ -58,8 +63,8 @@ class Store(Edits):
 
     def _records(self, key: int, where: str, *values: Any) -> list[Record]:
         rows = self.db.of(key).rows(f"SELECT {RECORD} FROM record WHERE {where} ORDER BY pk", values)
-        records, lapsed = [from_row(Record, row) for row in rows], self.lapsed(key)
-        return [record for record in records if record.id not in lapsed]
+        lapsed = self.lapsed(key)
+        return [record for record in from_rows(Record, rows) if record.id not in lapsed]
 
     def passages_by_id(self, key: int, ids: Sequence[str]) -> dict[str, tuple[str, bytes]]:
         """By id, the passages of those records that have some, as `Shelf.set_passages` takes them."""
@@ -80,3 +85,66 @@ class Store(Edits):
         """The number of stored records of each view, by name."""
         query = "SELECT view, count(*) FROM record WHERE conversation = ? GROUP BY view ORDER BY view"
         return dict(self.db.of(key).rows(query, (key,)))
+
+    # ---- what expires
+
+    def _lapsing(self) -> list[tuple[str, str, int]]:
+        """Of each kind of row that may have expired by now: its table, which they are in SQL, and the value of ?1 there."""
+        now = microseconds(utc(self.clock(), "the clock"))
+        lasting = [
+            (table, f"{SINCE[table]} <= ?1", now - lifetime // timedelta(microseconds=1))
+            for table, lifetime in self.lifetimes.items()
+        ]
+        kinds = [("record", f"view = '{ITEMS}' AND expires <= ?1", now), *lasting]
+        return [(table, f"pinned = 0 AND {which}", before) for table, which, before in kinds]
+
+    def lapsed(self, key: int) -> set[str]:
+        """The ids of the records and traits of a conversation that have expired, by `clock`, which is read only if some can;
+        readers leave them out."""
+        db, expiring = self.db.of(key), "conversation = ? AND expires IS NOT NULL AND pinned = 0"
+        if not self.lifetimes and not db.row(f"SELECT 1 FROM record WHERE {expiring} LIMIT 1", (key,)):
+            return set()
+        rows = (
+            db.rows(f"SELECT id FROM {table} WHERE conversation = ?2 AND {which}", (before, key))
+            for table, which, before in self._lapsing()
+        )
+        return {row[0] for found in rows for row in found}
+
+    def expire(self, key: int) -> bool:
+        """Remove the records and traits of a conversation that have expired, without a trace in the log; whether there were
+        any. Call it only in the conversation's turnstile.
+
+        The lines of `ITEMS` go with them, other lines stay. A trait that an expired one superseded remains history.
+        """
+        if not self.lapsed(key):
+            return False
+        with self.db.transaction(key):
+            db, values = self.db.of(key), (key, sorted(self.lapsed(key)))
+            gone = self.db.within("id", "?2")
+            items = db.rows(
+                f"SELECT sources FROM record WHERE conversation = ?1 AND {gone} AND view = '{ITEMS}'", values
+            )
+            for change, which in (
+                ("UPDATE trait SET superseded_by = NULL", self.db.within("superseded_by", "?2")),
+                ("UPDATE change SET before = ''", self.db.within("target", "?2")),
+                ("DELETE FROM recall", self.db.within("record", "?2")),
+                ("DELETE FROM record", gone),
+                ("DELETE FROM trait", gone),
+            ):
+                db.execute(f"{change} WHERE conversation = ?1 AND {which}", values)
+            if lines := [line for (sources,) in items for line in json.loads(sources)]:
+                where = self.db.within("id", "?2")
+                db.execute(f"UPDATE utterance SET text = '' WHERE conversation = ?1 AND {where}", (key, lines))
+                self.replace(key, lines)
+            self._edited(key)
+        return True
+
+    def expired(self) -> list[StoredConversation]:
+        """The conversations in which something has expired."""
+        db = self.db.acting_for(EVERYONE)
+        rows = (
+            db.rows(f"SELECT DISTINCT conversation FROM {table} WHERE {which}", (before,))
+            for table, which, before in self._lapsing()
+        )
+        keys = {row[0] for found in rows for row in found}
+        return [one for one in self.conversations() if one.key in keys]

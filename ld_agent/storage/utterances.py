@@ -7,7 +7,8 @@ Imported lines are those with a source; they stand in threads of their own. What
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 
 from ld_agent.errors import InputError
@@ -18,6 +19,7 @@ from ld_agent.storage.rows import (
     UTTERANCE,
     Line,
     from_row,
+    from_rows,
     insert,
     microseconds,
     moment,
@@ -39,7 +41,7 @@ class Utterances(Conversations):
     def select(self, key: int, clauses: str, *values: Any) -> list[Utterance]:
         """The utterances of a conversation, its key is ?1, that SQL clauses select, in their order; without replaced ones."""
         query = f"SELECT {UTTERANCE} FROM utterance WHERE conversation = ?1 AND replaced = 0 {clauses}"
-        return [from_row(Utterance, row) for row in self.db.of(key).rows(query, (key, *values))]
+        return from_rows(Utterance, self.db.of(key).rows(query, (key, *values)))
 
     # ---- saying
 
@@ -70,20 +72,19 @@ class Utterances(Conversations):
         """
         text = self.redaction.stored(text)
         with self.db.transaction(key):
-            last, follows = self.last_utterance(key, thread), follows or at is None
+            session, last = self._last(key, thread)
+            follows = follows or at is None
             at = utc(now(), "the clock") if at is None else at
             if last and follows:
-                at = max(at, last.at)
-            if last and at < last.at:
+                at = max(at, last)
+            if last and at < last:
                 raise InputError(
-                    f"at={iso(at)} is before the last utterance of this conversation ({iso(last.at)}); "
+                    f"at={iso(at)} is before the last utterance of this conversation ({iso(last)}); "
                     "give a later time, or use another conversation id"
                 )
-            if last and (at - last.at).total_seconds() > beta:
-                self.close_session(key, thread)
-            number = self._open_session(key, thread)
+            session = self._session_at(key, thread, session, last, at, beta)
             given = self.next_id(key, "utterances")
-            utterance = Utterance(given, speaker, text, utc(at), number, channel, interrupted, _offset(at))
+            utterance = Utterance(given, speaker, text, at.astimezone(UTC), session, channel, interrupted, _offset(at))
             self._insert(key, utterance)
         return utterance
 
@@ -91,13 +92,24 @@ class Utterances(Conversations):
         columns = {name: getattr(said, name) for name in UTTERANCE.split(", ")}
         insert(self.db.of(key), "utterance", {"conversation": key, **columns, **more})
 
-    def _open_session(self, key: int, thread: str) -> int:
+    def _last(self, key: int, thread: str) -> tuple[int, datetime | None]:
+        """A thread's last session (0: none, or it is closed) and the time of its last line, if it has any."""
         row = self.db.of(key).row(
-            f"SELECT number FROM {OPEN_SESSIONS} WHERE conversation = ? AND thread = ? AND closed = 0", (key, thread)
+            """SELECT number, closed, (SELECT at FROM utterance WHERE conversation = ?1 AND session = number
+                                       AND replaced = 0 ORDER BY pk DESC LIMIT 1)
+               FROM session WHERE conversation = ?1 AND thread = ?2 ORDER BY number DESC LIMIT 1""",
+            (key, thread),
         )
-        return int(row[0]) if row else self._new_session(key, thread)
+        number, closed, at = row or (0, 1, None)
+        return 0 if closed else int(number), None if at is None else moment(at)
 
-    def _new_session(self, key: int, thread: str) -> int:
+    def _session_at(self, key: int, thread: str, session: int, last: datetime | None, at: datetime, beta: float) -> int:
+        """The session that a line of a thread belongs to, given `_last`: the running one, unless the gap exceeds β."""
+        if session and last and (at - last).total_seconds() > beta:
+            self.close_session(key, thread)
+            session = 0
+        if session:
+            return session
         row = self.db.of(key).row("SELECT max(number) FROM session WHERE conversation = ?", (key,))
         number = int(row[0] or 0) + 1
         insert(self.db.of(key), "session", {"conversation": key, "number": number, "thread": thread})
@@ -257,7 +269,7 @@ class Utterances(Conversations):
                 )
             fresh = {line.source: line for line in lines if line.source not in known}
             first = int(self.next_id(key, "utterances", len(fresh))[1:]) - len(fresh) + 1
-            threads: dict[str, tuple[int, datetime] | None] = {}
+            threads: dict[str, tuple[int, datetime | None]] = {}
             ordered = sorted(fresh.values(), key=lambda line: line.at)
             texts = self.redaction.stored([line.text for line in ordered])
             for number, (line, text) in enumerate(zip(ordered, texts, strict=True), first):
@@ -267,36 +279,23 @@ class Utterances(Conversations):
         return len(fresh)
 
     def _history_session(
-        self, key: int, line: Line, beta: float, threads: dict[str, tuple[int, datetime] | None]
+        self, key: int, line: Line, beta: float, threads: dict[str, tuple[int, datetime | None]]
     ) -> int:
         """The session that a line belongs to: of its thread, or of a further one where the line is earlier than the last.
 
         Args:
-            threads: session (0: closed) and time of the last line of each thread, which are noted here.
+            threads: `_last` of each thread, noted here.
         """
-        name, variant = line.thread, 1
-        while (last := self._last_in(key, name, threads)) is not None and line.at < last[1]:
-            variant += 1
-            name = f"{line.thread} ({variant})"
-        session = last[0] if last else 0
-        if last and session and (line.at - last[1]).total_seconds() > beta:
-            self.close_session(key, name)
-            session = 0
-        session = session or self._new_session(key, name)
+        for variant in count(1):
+            name = line.thread if variant == 1 else f"{line.thread} ({variant})"
+            if name not in threads:
+                threads[name] = self._last(key, name)
+            session, last = threads[name]
+            if last is None or line.at >= last:
+                break
+        session = self._session_at(key, name, session, last, line.at, beta)
         threads[name] = session, line.at
         return session
-
-    def _last_in(
-        self, key: int, thread: str, threads: dict[str, tuple[int, datetime] | None]
-    ) -> tuple[int, datetime] | None:
-        if thread not in threads:
-            row = self.db.of(key).row(
-                """SELECT number, closed, (SELECT max(at) FROM utterance WHERE conversation = ?1 AND session = number)
-                   FROM session WHERE conversation = ?1 AND thread = ?2 ORDER BY number DESC LIMIT 1""",
-                (key, thread),
-            )
-            threads[thread] = (0 if row[1] else int(row[0]), moment(row[2])) if row and row[2] is not None else None
-        return threads[thread]
 
     def close_history(self, key: int) -> None:
         """Close the sessions of imported history that are still open."""

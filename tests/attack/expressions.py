@@ -84,7 +84,7 @@ def _of_languages() -> dict[str, tuple[re.Pattern[str], int]]:
     found |= {f"asks_to_forget{n}": (pattern, LONGEST_REQUEST) for n, pattern in enumerate(reading._asks_to_forget)}
     for key in Rules.model_fields:
         if key not in ("stop_words", "not_searched", "stemmer", "saying_nothing", "asks_to_forget"):
-            found[f"rules.{key}"] = reading.pattern(key), 0
+            found[f"rules.{key}"] = reading.patterns[key], 0
     for spoken in map(language, shipped()):
         for name in ("_begins_reply", "_decision", "_marker", "_answer"):
             if (pattern := getattr(spoken, name)) is not None:

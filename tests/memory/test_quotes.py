@@ -130,7 +130,7 @@ def test_what_bears_on_nothing_is_not_quoted():
 def test_sources_come_once_and_in_time_order():
     records = [Record(f"e{n}", "events", "x", START, 1, sources=own) for n, own in enumerate((("u10", "u2"), ("u2",)))]
     recalled = [Recalled(record, 0.5, 0.0, 1.0, 1.0) for record in records]
-    assert sources_of(recalled) == ["u10", "u2"]
+    assert (sources_of(recalled, ()), sources_of(recalled, {"u10"})) == (["u10", "u2"], ["u2"])
     said = {u.id: u for u in (utterance(10, "Lena", "b"), utterance(2, "Lena", "a"))}
     assert [u.id for u in in_time_order(["u10", "u2", "u99"], said)] == ["u2", "u10"]
 

@@ -262,7 +262,9 @@ class IndexCache:
             if recent in self._indexes:
                 self._sizes[recent] = self._indexes[recent].nbytes
         self._last = key
-        self._evict()
+        while self._most is not None and len(self._indexes) > 1 and sum(self._sizes.values()) > self._most:
+            oldest, _ = self._indexes.popitem(last=False)
+            del self._sizes[oldest]
         return self._indexes[key]
 
     def drop(self, conversation: int) -> None:
@@ -272,8 +274,3 @@ class IndexCache:
                 del self._indexes[key], self._sizes[key]
             for key in [key for key in self._making if key[0] == conversation]:
                 del self._making[key]
-
-    def _evict(self) -> None:
-        while self._most is not None and len(self._indexes) > 1 and sum(self._sizes.values()) > self._most:
-            oldest, _ = self._indexes.popitem(last=False)
-            del self._sizes[oldest]

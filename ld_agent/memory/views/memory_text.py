@@ -33,7 +33,7 @@ def facts_from(answer: str, speakers: Sequence[str], reading: Reading) -> Facts:
     """
     names = {name.casefold(): name for name in speakers if name}
     facts: Facts = {}
-    current, nothing = "", reading.pattern("nothing")
+    current, nothing = "", reading.patterns["nothing"]
     seen: set[tuple[str, ...]] = set()
     for line in _labelled(answer.replace("**", ""), speakers).splitlines():
         line = _MARK.sub("", line).strip()

@@ -171,7 +171,8 @@ def read_chat(
     said = tuple(
         Line(m.role == "assistant", m.text, "" if m.role == "assistant" else usable_name(m.name)) for m in lines
     )
-    return Chat(said, instructions, Passed(media, passed_on, asides, "\n".join(m.text for m in begun)))
+    passed = Passed(media, passed_on, asides, "\n".join(m.text for m in begun), formatted=FORMAT in passed_on)
+    return Chat(said, instructions, passed)
 
 
 def _check(messages: Sequence[ClientMessage], where: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 import time
@@ -12,7 +13,6 @@ from typing import Any
 
 from ld_agent.errors import StoreError
 from ld_agent.storage.database import newer_schema, not_storable
-from ld_agent.storage.rows import json_text
 from ld_agent.storage.sqlite.migrations import MIGRATIONS
 
 APPLICATION_ID = 0x4C44_4147  # "LDAG" in the file's header tells a store from any other database
@@ -226,7 +226,7 @@ def _version(db: sqlite3.Connection, path: str) -> int:
 
 def _bound(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Values with lists as JSON text, which `within` expands."""
-    return tuple(json_text(value) if isinstance(value, list) else value for value in values)
+    return tuple(json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value for value in values)
 
 
 def _remedy(exc: sqlite3.Error) -> str:

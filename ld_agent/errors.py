@@ -50,7 +50,15 @@ class ModelError(LDAgentError):
 
 
 class BackboneError(LDAgentError):
-    """A model or endpoint that failed to answer."""
+    """A model or endpoint that failed to answer.
+
+    Attributes:
+        refused: the endpoint says that the call itself is at fault, so that the same call fails again.
+    """
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
 
 
 class StoreError(LDAgentError):

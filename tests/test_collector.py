@@ -34,6 +34,11 @@ class Model:
             assert self.go_on.wait(PATIENCE)
         if "bad" in texts:
             raise BackboneError("the model is away")
+        if "wrong" in texts:
+            for request in requests:
+                if request.on_text is not None:
+                    request.on_text("begun")
+            raise BackboneError("a wrong schema", refused=True)
         for request, text in zip(requests, texts, strict=True):
             if request.on_text is not None:
                 request.on_text(text)
@@ -93,6 +98,17 @@ def test_a_model_that_fails_fails_the_callers_of_that_batch_only() -> None:
     for failed in (one, two):
         assert str(failed.exception()) == "the model is away"
     assert other.result() == ["E"]
+
+
+def test_a_request_that_is_refused_fails_its_own_caller_only() -> None:
+    model, heard = Model(), list[str]()
+    jobs = [[asked("good")], [asked("wrong")], [asked("fine")], [asked("told", on_text=heard.append)]]
+    good, wrong, fine, told = answers(model, jobs)
+    assert (good.result(), fine.result()) == (["GOOD"], ["FINE"])
+    assert str(wrong.exception()) == "a wrong schema"
+    assert "interrupted by another caller" in str(told.exception())
+    assert heard == ["begun"]
+    assert model.batches[2:] == [["good"], ["wrong"], ["fine"]]
 
 
 @pytest.mark.anyio

@@ -365,14 +365,14 @@ class EndpointBackbone:
             what = f"the stream was interrupted: {what}"
         elif failures:
             what += f", after {failures + 1} tries"
-        raise self._error(request, what, fix) from exc
+        raise self._error(request, what, fix, refused=status in (400, 413, 422)) from exc
 
     def _fix_for(self, status: int, request: Request) -> str:
         fallback = "check the server's log" if status >= 500 else "check the model's name and limits on the server"
         return _FIXES.get(status, fallback).replace("{key}", self._key_env).replace("{module}", request.module)
 
-    def _error(self, request: Request, what: str, fix: str) -> BackboneError:
-        return BackboneError(f"{self.endpoint}, model {self._served_name(request)!r}: {what}; {fix}")
+    def _error(self, request: Request, what: str, fix: str, *, refused: bool = False) -> BackboneError:
+        return BackboneError(f"{self.endpoint}, model {self._served_name(request)!r}: {what}; {fix}", refused=refused)
 
     def _quoted(self, text: str) -> str:
         return quoted(text, self._key)

@@ -19,6 +19,8 @@ from ld_agent.backbones.base import Completion, Request
 from ld_agent.errors import BackboneError
 from ld_agent.steps import Complete
 
+INTERRUPTED = "the model call was interrupted by another caller; try again"
+
 
 @dataclass(slots=True, eq=False)
 class Job:
@@ -27,6 +29,7 @@ class Job:
     asked: list[Request]
     answers: Future[list[Completion]] = field(default_factory=Future)
     stopped: BaseException | None = None
+    heard: bool = False
 
     def listening(self, request: Request, alone: bool) -> Request:
         """The request with a listener that cannot break its batch: an exception it raises is kept for its own caller."""
@@ -35,6 +38,7 @@ class Job:
             return request
 
         def heard(piece: str, listener: Callable[[str], None] = listener) -> None:
+            self.heard = True
             if self.stopped is None:
                 try:
                     listener(piece)
@@ -224,7 +228,12 @@ class Collector:
             completions = list(self._complete(requests)) if requests else []
         except BaseException as exc:
             for job in batch:
-                job.answers.set_exception(self._as_own(exc, len(batch)))
+                if (
+                    isinstance(exc, BackboneError) and exc.refused and len(batch) > 1
+                ):  # one caller's request is at fault
+                    self._answer_alone(job)
+                else:
+                    job.answers.set_exception(self._as_own(exc, len(batch)))
         else:
             start = 0
             for job in batch:
@@ -237,9 +246,14 @@ class Collector:
         with self._changed:
             self._changed.notify_all()
 
+    def _answer_alone(self, job: Job) -> None:
+        """Ask again for one job, unless its listener has heard a part of the answer."""
+        if job.heard:
+            job.answers.set_exception(BackboneError(INTERRUPTED))
+        else:
+            self._answer([job])
+
     @staticmethod
     def _as_own(exc: BaseException, callers: int) -> BaseException:
         """The error to raise for a caller: an interruption of another caller's thread appears as a failed call."""
-        if isinstance(exc, Exception) or callers == 1:
-            return exc
-        return BackboneError("the model call was interrupted by another caller; try again")
+        return exc if isinstance(exc, Exception) or callers == 1 else BackboneError(INTERRUPTED)

@@ -93,8 +93,7 @@ def as_api_error(exc: Exception) -> ApiError:
     if isinstance(exc, InputError):
         return ApiError(400, str(exc), "invalid_input")
     if isinstance(exc, BackboneError | ModelError):
-        text = f"the model failed: {exc}; the message is stored, and sending it again is safe"
-        return ApiError(502, text, "model_failed")
+        return model_error(exc, "the message is stored, and sending it again is safe")
     if isinstance(exc, LDAgentError):
         remedy = exc.remedy if isinstance(exc, StoreError) else ""
         nameless = remedy or isinstance(exc, EncoderMismatchError)  # other messages may name people
@@ -104,6 +103,13 @@ def as_api_error(exc: Exception) -> ApiError:
         return ApiError(503, text, "store_failed", headers=SOON)
     log.error("unexpected error", exc_info=exc)
     return ApiError(500, f"unexpected {type(exc).__name__}; the server's log has the details", "internal_error")
+
+
+def model_error(exc: BackboneError | ModelError, then: str) -> ApiError:
+    """The response to a model's failure: a 400 if an endpoint refused what the client asked; ``then``: what became of it."""
+    if isinstance(exc, BackboneError) and exc.refused:
+        return ApiError(400, f"the model refused the request: {exc}; {then}", "model_refused")
+    return ApiError(502, f"the model failed: {exc}; {then}", "model_failed")
 
 
 async def response_to(request: Request, exc: Exception) -> Response:

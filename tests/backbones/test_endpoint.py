@@ -280,6 +280,13 @@ def test_a_prompt_too_long_is_not_taken_for_a_refused_parameter(stage, connect):
     assert len(stage.bodies) == 1
 
 
+@pytest.mark.parametrize(("status", "refused"), [(400, True), (422, True), (401, False), (404, False)])
+def test_whose_fault_a_failure_is(connect, status, refused):
+    with pytest.raises(BackboneError) as failed:
+        connect(fails(status, "no")).generate([ask()])
+    assert failed.value.refused is refused
+
+
 @pytest.mark.parametrize("on_text", [None, lambda text: None])
 def test_an_interrupt_passes_through_and_hangs_up(stage, connect, on_text):
     def interrupts(call: Call) -> None:

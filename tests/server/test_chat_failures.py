@@ -54,6 +54,24 @@ async def test_a_failed_model_loses_nothing_and_the_request_can_be_sent_again(se
         assert await client.said() == ["I keep bees.", "Back again."]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_an_endpoint_refuses_is_the_clients_to_mend(served: Served, stream: bool):
+    def generator(request: Request) -> str:
+        raise BackboneError("HTTP 400: Invalid schema for response_format 'person'", refused=True)
+
+    async with served({"generator": generator}) as client:
+        for person, kept in (("ann", "the message is stored"), (None, "nothing was stored")):
+            response = await client.chat("I keep bees.", person=person, stream=stream)
+            error = response.json()["error"]
+            assert (response.status_code, error["code"], error["type"]) == (
+                400,
+                "model_refused",
+                "invalid_request_error",
+            )
+            assert "Invalid schema for response_format 'person'" in error["message"]
+            assert kept in error["message"]
+
+
 async def test_a_model_that_fails_in_a_stream(served: Served):
     def generator(request: Request) -> str:
         assert request.on_text is not None

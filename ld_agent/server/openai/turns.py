@@ -11,7 +11,7 @@ from typing import Any, Literal
 from ld_agent.conversation import Conversation
 from ld_agent.errors import BackboneError, ModelError, ReplyStopped
 from ld_agent.revising.forgetting import FORGOTTEN
-from ld_agent.server.errors import ApiError
+from ld_agent.server.errors import ApiError, model_error
 from ld_agent.server.history import Comparison, Line, compare, same
 from ld_agent.server.service import Service
 from ld_agent.server.shapes import RecalledShape
@@ -131,7 +131,7 @@ async def _without_memory(service: Service, asked: Asked, hear: Callable[[str], 
     except ReplyStopped:
         raise ApiError(499, "the client left", "client_left") from None
     except (BackboneError, ModelError) as exc:
-        raise ApiError(502, f"the model failed: {exc}; nothing was stored", "model_failed") from exc
+        raise model_error(exc, "nothing was stored") from exc
     text, why = done.text, done.why_none("generator")
     if not (text.strip() or asked.task or done.calls or asked.options.passed.begun):
         text = agent.resources.models.language.words.speechless

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
-from typing import Self
-from weakref import WeakValueDictionary
+from typing import Protocol, Self
+from weakref import WeakSet, WeakValueDictionary
 
 from ld_agent.backbones.base import Backbone, Completion
 from ld_agent.config import Config, load_config
@@ -36,6 +36,14 @@ from ld_agent.types import PersonSummary, Recalled, ReplyOptions, checked_name, 
 __all__ = ["Agent", "Conversation"]
 
 
+class Unfinished(Protocol):
+    """An answer that is still being heard."""
+
+    def finish(self) -> None:
+        """Store what was heard of it, now that the agent closes."""
+        ...
+
+
 class Agent:
     """Models, encoder and store, shared by any number of conversations and threads. A context manager.
 
@@ -45,6 +53,9 @@ class Agent:
         clock: gives the time of utterances that come without one.
         encoder, topics: loaded ones, shared with another agent; None: the configured ones, loaded when first needed.
         background: learn from each turn in a background thread, right after its reply; otherwise the next turn does it.
+
+    Attributes:
+        unfinished: what is finished before the agent closes.
 
     Raises:
         ConfigError: an unknown view or scorer.
@@ -67,6 +78,7 @@ class Agent:
         self._relations: WeakValueDictionary[str, Relation] = WeakValueDictionary()
         self._open: WeakValueDictionary[tuple[str, str], Conversation] = WeakValueDictionary()
         self._touched: dict[str, str] = {}
+        self.unfinished: WeakSet[Unfinished] = WeakSet()
 
     @classmethod
     def from_config(
@@ -236,6 +248,8 @@ class Agent:
     def close(self, end_sessions: bool | None = None) -> None:
         """Release everything, after ending the running sessions of conversations opened here if ``memory.close_on_exit``."""
         try:
+            for answer in list(self.unfinished):
+                answer.finish()
             if self._background is not None:
                 self._background.close()
             if end_sessions if end_sessions is not None else self.config.memory.close_on_exit:

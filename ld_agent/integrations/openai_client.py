@@ -91,6 +91,11 @@ class _Memory:
         self._conversation = self._agent.conversation(self._person, resume=False)
         return self._conversation
 
+    def listening(self, stream: _Listener) -> _Listener:
+        """A stream whose text the agent stores before it closes."""
+        self._agent.unfinished.add(stream)
+        return stream
+
     def around(self, call: Call) -> Call:
         @wraps(call)
         def remembers(**given: Any) -> Any:
@@ -140,9 +145,9 @@ class _Turn:
             message = answer.choices[0].message if answer.choices else None
             self.store(getattr(message, "content", None) or getattr(message, "refusal", None) or "")
         elif isinstance(answer, Stream):
-            return _Heard(answer, self.store)
+            return self._memory.listening(_Heard(answer, self.store))
         elif isinstance(answer, AsyncStream):
-            return _AsyncHeard(answer, self.store)
+            return self._memory.listening(_AsyncHeard(answer, self.store))
         elif parse := getattr(answer, "parse", None):  # of a raw response
             vars(answer)["parse"] = self._parsing(parse)
         return answer
@@ -189,6 +194,11 @@ class _Listener:
         self._read += [getattr(d, "content", None) or getattr(d, "refusal", None) or "" for d in deltas]
         return any(choice.finish_reason for choice in first)
 
+    def finish(self) -> None:
+        """Store what was read, if it was any, now that nobody reads on or the agent closes."""
+        if any(self._read):
+            self._finish()
+
     def _finish(self) -> None:
         if self._left.detach():
             self._store("".join(self._read))
@@ -214,8 +224,7 @@ class _Heard(_Listener):
 
     def close(self) -> None:
         self._stream.close()
-        if any(self._read):
-            self._finish()
+        self.finish()
 
 
 class _AsyncHeard(_Listener):
@@ -238,8 +247,7 @@ class _AsyncHeard(_Listener):
 
     async def close(self) -> None:
         await self._stream.close()
-        if any(self._read):
-            await asyncio.to_thread(self._finish)
+        await asyncio.to_thread(self.finish)
 
 
 def _store_left(store: Callable[[str], None], read: Sequence[str]) -> None:

@@ -122,6 +122,21 @@ def test_a_stream_that_is_left_is_stored_and_of_several_answers_the_first(
     assert said(agent) == [("User", HIVES["content"]), ("Sam", "Forty."), ("User", HIVES["content"]), ("Sam", "Six")]
 
 
+def test_a_stream_that_outlives_its_agent_is_stored_as_far_as_it_was_read(
+    client: openai.OpenAI, agent: Agent, stage: Stage, caplog: pytest.LogCaptureFixture
+):
+    stage.plays = [streams("For", "ty."), streams("Fifty.")]
+    read = client.chat.completions.create(model="m", messages=[HIVES], stream=True)
+    unread = client.chat.completions.create(model="m", messages=[HIVES], stream=True)
+    assert next(read).choices[0].delta.content == "For"
+    agent.close(end_sessions=False)
+    assert [chunk.choices[0].delta.content for chunk in read] == ["ty.", None]
+    assert [chunk.choices[0].delta.content for chunk in unread] == ["Fifty.", None]
+    assert "a turn was not stored" in caplog.text
+    with Agent(agent.config, encoder=agent.encoder) as again:
+        assert said(again) == [("User", HIVES["content"]), ("Sam", "For")]
+
+
 def test_an_asynchronous_client(agent: Agent, stage: Stage):
     stage.plays = [says("Forty."), streams("For", "ty."), says("Fifty."), streams("Six", "ty.")]
 

@@ -34,6 +34,7 @@ async def test_tools_and_resources(scene: Scene):
         assert "nothing is known about 'ann'" in await called(client, "recall", query="hives")
         assert await called(client, "remember", text="I keep forty bee hives.") == "remembered as m1"
         await called(client, "remember", text="I bake bread.", person="bob")
+        await called(client, "remember", text="I sing.", person="home/cat")
         [best] = await called(client, "recall", query="bee hives")
         assert "forty bee hives" in best["text"]
         known = await called(client, "about")
@@ -43,7 +44,9 @@ async def test_tools_and_resources(scene: Scene):
         assert (await called(client, "about"))["traits"] == []
         assert "not a record or trait" in await called(client, "forget", id="t9")
         listed = json.loads((await client.read_resource("ldagent://people")).contents[0].text)
-        assert [person["id"] for person in listed] == ["ann", "bob"]
+        assert [person["id"] for person in listed] == ["ann", "bob", "home/cat"]
+        cat = json.loads((await client.read_resource("ldagent://people/home%2Fcat")).contents[0].text)
+        assert cat["person"] == "home/cat"
         one = json.loads((await client.read_resource("ldagent://people/bob")).contents[0].text)
         assert [session["number"] for session in one["sessions"]] == [1]
         said = json.loads((await client.read_resource("ldagent://people/bob/sessions/1")).contents[0].text)

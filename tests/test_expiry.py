@@ -72,8 +72,8 @@ def test_what_expires_is_what_the_config_says_now(scene: Scene, command_line: Co
     told(scene, **{"memory.ttl": 1, "personas.ttl": 1}).close(end_sessions=False)
     path = scene.opened[0].config.store.path
 
-    def kept() -> list[str]:
-        ran = command_line("memory", "list", "--store", path, "--conversation", "ann", "--json")
+    def kept(*config: str) -> list[str]:
+        ran = command_line("memory", "list", "--store", path, "--conversation", "ann", "--json", *config)
         return [row["id"] for row in json.loads(ran.out) if row["sources"]]
 
     scene.clock.at = START + 5 * DAY
@@ -84,7 +84,11 @@ def test_what_expires_is_what_the_config_says_now(scene: Scene, command_line: Co
         assert agent.recall(stored, "bees")
         assert len(agent.conversation("ann").records) == 1
         agent.close(end_sessions=False)
-    assert kept() == ["m1", "t2"], "the command knows no config, so nothing expires"
+    assert kept() == ["m1", "t2"]
+    assert (kept("memory.ttl=1"), kept("personas.ttl=1")) == (["t2"], ["m1"]), "by the clock of this machine"
+    [counts] = json.loads(command_line("memory", "list", "--store", path, "--json", "memory.ttl=1").out)
+    assert (counts["records"], counts["traits"]) == (0, 2)
+    assert kept() == ["m1", "t2"], "a list removes nothing"
     agent = scene.agent(**{"memory.ttl": 4, "personas.ttl": 4})
     assert [one.id for one in agent.store.expired()] == ["ann"], "unopened since the key was set"
     agent.expire(stored)

@@ -44,7 +44,13 @@ app = typer.Typer(help="Inspect, search, move and delete stored memories.", no_a
 
 
 @app.command("list")
-def list_command(store: Store, conversation: MaybeConversation = None, as_json: Json = False) -> None:
+def list_command(
+    store: Store,
+    overrides: Overrides = None,
+    conversation: MaybeConversation = None,
+    config: OneConfig = None,
+    as_json: Json = False,
+) -> None:
     """List the conversations of a store, or the records of one conversation.
 
     Examples:
@@ -53,11 +59,11 @@ def list_command(store: Store, conversation: MaybeConversation = None, as_json: 
 
       ld-agent memory list --store me.db --conversation maya --json
     """
-    opened = existing_store(store)
-    if conversation is None:
-        _list_conversations(opened, as_json)
-    else:
-        _list_records(opened, found_conversation(opened, conversation), as_json)
+    with agent_on(store, config, overrides) as agent:
+        if conversation is None:
+            _list_conversations(agent.store, as_json)
+        else:
+            _list_records(agent.store, found_conversation(agent.store, conversation), as_json)
 
 
 def _list_records(opened: MemoryStore, stored: StoredConversation, as_json: bool) -> None:

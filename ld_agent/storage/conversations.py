@@ -131,17 +131,6 @@ class Conversations:
     def _deleted(self) -> StoreError:
         return StoreError("the conversation was deleted while in use; reopen it", self.path)
 
-    def counts(self, key: int) -> dict[str, int]:
-        """How many sessions, utterances, records and active traits a conversation has."""
-        row = self.db.of(key).row(
-            """SELECT (SELECT count(*) FROM session WHERE conversation = ?1),
-                      (SELECT count(*) FROM utterance WHERE conversation = ?1 AND replaced = 0),
-                      (SELECT count(*) FROM record WHERE conversation = ?1),
-                      (SELECT count(*) FROM trait WHERE conversation = ?1 AND superseded_by IS NULL AND ended_by = '')""",
-            (key,),
-        )
-        return dict(zip(("sessions", "utterances", "records", "traits"), row, strict=True))
-
     def edits(self, key: int) -> int:
         """The number of manual changes to records or traits of a conversation."""
         row = self.db.of(key).row("SELECT edits FROM conversation WHERE pk = ?", (key,))

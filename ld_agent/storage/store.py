@@ -81,6 +81,18 @@ class Store(Edits):
         rows = self.db.acting_for(EVERYONE).rows("SELECT vector, text, topics, sources, details FROM record")
         return sum(len(vector or b"") + sum(len(text.encode()) for text in texts) for vector, *texts in rows)
 
+    def counts(self, key: int) -> dict[str, int]:
+        """How many sessions, utterances, records and active traits a conversation has."""
+        there = f"conversation = ?1 AND NOT {self.db.within('id', '?2')}"
+        row = self.db.of(key).row(
+            f"""SELECT (SELECT count(*) FROM session WHERE conversation = ?1),
+                       (SELECT count(*) FROM utterance WHERE conversation = ?1 AND replaced = 0),
+                       (SELECT count(*) FROM record WHERE {there}),
+                       (SELECT count(*) FROM trait WHERE {there} AND superseded_by IS NULL AND ended_by = '')""",
+            (key, sorted(self.lapsed(key))),
+        )
+        return dict(zip(("sessions", "utterances", "records", "traits"), row, strict=True))
+
     def record_counts(self, key: int) -> dict[str, int]:
         """The number of stored records of each view, by name."""
         query = "SELECT view, count(*) FROM record WHERE conversation = ? GROUP BY view ORDER BY view"

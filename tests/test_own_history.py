@@ -6,15 +6,18 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from agent_parts import CHECKED, DAY, START, Scene, requests_of
-from cli_commands import CommandLine
+from cli_commands import CommandLine, light_config, scripted_config
 
+from ld_agent import terminal as terminals
 from ld_agent.agent import Agent
+from ld_agent.cli import history as history_command
 from ld_agent.datasets.exports.message import AGENT, ME, Message
 from ld_agent.errors import DataFileError, InputError
-from ld_agent.running import history
+from ld_agent.running import history, rebuild
 from ld_agent.running.history import Imported, People, plan, store_history
 from ld_agent.running.rebuild import learn_history
 from ld_agent.storage.exchange import export_lines, import_file
@@ -271,6 +274,31 @@ def test_no_reply_waits_for_what_is_to_be_learned_from_history(scene: Scene) -> 
     assert [r.at for r in events] == sorted(r.at for r in events)
     assert len(events) == 13
     assert {record.channel for record in events} == {"import"}
+
+
+def test_how_long_learning_takes_is_measured_with_the_first_messages(
+    scene: Scene, command_line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = scene.agent()
+    stored(agent, [told(n, f"I own boat {n}.", START + n * HOUR / 60) for n in range(20)])
+    found = agent.store.find_conversation("ann")
+    assert found
+    monkeypatch.setattr(rebuild, "time", SimpleNamespace(monotonic=iter([5.0, 9.0]).__next__))
+    assert rebuild.time_to_learn(agent, found) == timedelta(seconds=4 * (20 - 8) / 8)
+    assert agent.store.to_learn(found.key) == 12
+    monkeypatch.undo()
+    path, many = tmp_path / "c.txt", history_command.MANY
+    path.write_text(CHAT, encoding="utf-8")
+    command = ("memory", "import", path, "--me", "Ann", "-c", light_config(tmp_path))
+    for terminal, most, expected in ((True, 3, True), (False, 3, False), (True, many, False)):
+        monkeypatch.setattr(history_command, "MANY", most)
+        monkeypatch.setattr(terminals.errors, "_force_terminal", terminal)
+        ran = command_line(*command, "--store", tmp_path / f"{terminal}{most}.db")
+        assert (ran.code, "(h:min:s)" in ran.err) == (0, expected), ran.err
+    monkeypatch.setattr(history_command, "MANY", 3)
+    monkeypatch.setattr(terminals.errors, "_force_terminal", True)
+    ran = command_line(*command[:-1], scripted_config(tmp_path, extractor=[]), "--store", tmp_path / "none.db")
+    assert (ran.code, "no estimate: " in ran.err) == (0, True), ran.err
 
 
 def test_what_is_older_never_overrules_what_is_newer(scene: Scene) -> None:

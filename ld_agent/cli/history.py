@@ -14,17 +14,20 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from ld_agent.cli.show import say
 from ld_agent.config import Config
 from ld_agent.datasets.exports import Export, Message, format_of, read
-from ld_agent.errors import DataFileError, InputError
+from ld_agent.errors import DataFileError, InputError, LDAgentError
 from ld_agent.running.history import Imported, People, check_same_chat, correct_edited, plan, store_history
 from ld_agent.storage.address import is_address, shown
+from ld_agent.storage.exchange import found_conversation
 from ld_agent.storage.opening import open_store
 from ld_agent.storage.store import Store
-from ld_agent.terminal import bars
+from ld_agent.terminal import bars, errors
 from ld_agent.types import checked_name, name_key
 
 OWN = b"ld_agent.memory"
 """What the first line of the project's own exports says."""
 SHOWN_EVERY = 500
+MANY = 1000
+"""Messages from which learning takes so long that it is worth an estimate."""
 NAMED = 12
 """People and chats that a summary names."""
 
@@ -84,7 +87,10 @@ def import_history(
     if imported.edited:
         _correct(imported, settings.changed(store={"path": store}), conversation, agent)
     if imported.stored:
-        _say_how_to_learn(f"--store {shown(store)} --conversation {conversation}", me)
+        taking = ""
+        if imported.stored > MANY and errors.is_terminal:
+            taking = _estimate(settings.changed(store={"path": store}), conversation)
+        _say_how_to_learn(f"--store {shown(store)} --conversation {conversation}", me, taking)
 
 
 def _take_in(
@@ -121,9 +127,25 @@ def _correct(imported: Imported, settings: Config, conversation: str, agent_name
         agent.close(end_sessions=False)
 
 
-def _say_how_to_learn(where: str, me: str) -> None:
+def _estimate(settings: Config, conversation: str) -> str:
+    """How long it takes to learn from what was stored, measured with its first messages."""
+    from ld_agent.agent import Agent
+    from ld_agent.running.rebuild import time_to_learn
+
+    with bars(TextColumn("{task.description}"), TimeElapsedColumn(), transient=True) as display:
+        display.add_task("learning from the first messages, for an estimate", total=None)
+        agent = Agent(settings)
+        try:
+            return f" in about {time_to_learn(agent, found_conversation(agent.store, conversation))} (h:min:s)"
+        except LDAgentError as exc:
+            return f" (no estimate: {exc})"
+        finally:
+            agent.close(end_sessions=False)
+
+
+def _say_how_to_learn(where: str, me: str, taking: str) -> None:
     chat = f"ld-agent chat {where} agent.user={quote(me)}"
-    say(f"what they tell is learned in the background of `{chat}`, or now, with an")
+    say(f"what they tell is learned{taking} in the background of `{chat}`, or now, with an")
     say(f"estimate of the time: `ld-agent memory rebuild {where}`; Ctrl-C interrupts it, the same command resumes")
 
 

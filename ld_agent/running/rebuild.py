@@ -6,13 +6,16 @@ Each batch of sessions is stored when complete, so that an interrupted rebuild r
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 
 from ld_agent.agent import Agent
 from ld_agent.errors import BackboneError
 from ld_agent.memory.views import build_views
 from ld_agent.memory.views.enabled import digested
+from ld_agent.state import Relation
 from ld_agent.steps import answered, run
 from ld_agent.storage.rows import TRAITS, StoredConversation
 
@@ -31,12 +34,36 @@ def learn_history(agent: Agent, conversation: StoredConversation, learned: Calla
     Args:
         learned: called after each piece with the number of messages that are still to be learned from.
     """
-    relation = agent.conversation(conversation.id, agent_name=conversation.agent, resume=False).relation
+    relation = _opened(agent, conversation)
     goes_on = True
     while goes_on:
-        with relation.turnstile.entered(waits=True), relation.up_to_date():
-            goes_on = run(relation.history(), relation.complete)
+        goes_on = _learn_piece(relation)
         learned(agent.store.to_learn(conversation.key))
+
+
+def time_to_learn(agent: Agent, conversation: StoredConversation) -> timedelta:
+    """About how long it takes to learn from imported history, as measured with its first piece, which is learned.
+
+    Raises:
+        LDAgentError: a model is missing or failed.
+    """
+    agent.warm_up()
+    waiting, begun = agent.store.to_learn(conversation.key), time.monotonic()
+    if not _learn_piece(_opened(agent, conversation)):
+        raise BackboneError(next((f.error for f in agent.store.failures(conversation.key)), "nothing is left to learn"))
+    seconds, left = time.monotonic() - begun, agent.store.to_learn(conversation.key)
+    pieces = max(left / max(waiting - left, 1), *missing(agent, conversation).values())
+    return timedelta(seconds=round(seconds * pieces))
+
+
+def _opened(agent: Agent, conversation: StoredConversation) -> Relation:
+    return agent.conversation(conversation.id, agent_name=conversation.agent, resume=False).relation
+
+
+def _learn_piece(relation: Relation) -> bool:
+    """Learn from a piece of imported history; see `Relation.history`."""
+    with relation.turnstile.entered(waits=True), relation.up_to_date():
+        return run(relation.history(), relation.complete)
 
 
 def rebuild(

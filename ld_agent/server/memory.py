@@ -15,7 +15,7 @@ from ld_agent.server.errors import ERRORS, ApiError
 from ld_agent.server.identity import MemoryCaller, Person
 from ld_agent.server.service import Known, Service, nobody
 from ld_agent.server.shapes import When
-from ld_agent.types import listed
+from ld_agent.types import PersonSummary, listed
 
 PAGE = 100
 MOST = 1000
@@ -53,7 +53,7 @@ def people(
     return _page("people", [replace(one, id=caller.person(one.id)) for one in stored], limit, "id")
 
 
-@router.get("/{person}", response_model=shapes.PersonShape)
+@router.get("/{person}", response_model=PersonSummary)
 def person(whose: Whose) -> Any:
     """How much is known about one person."""
     counts = whose.service.directory.person(whose.key)

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -81,19 +80,18 @@ class Known:
             yield (json.dumps(row | {"id": self.person}, ensure_ascii=False) if row else line) + "\n"
 
 
-def _opened_history(folder: Path, name: str, content: bytes) -> tuple[str, Iterator[Message]]:
-    """The format of an uploaded history and its messages, of which the first has been read."""
+def _opened_history(folder: Path, name: str, content: bytes) -> tuple[str, Callable[[], Iterator[Message]]]:
+    """The format of an uploaded history, which has a message, and what reads it."""
     file = folder / (Path(name).name or "history")
     try:
         file.write_bytes(content)
     except (OSError, ValueError):  # the name is "..", too long or has characters that no file's name can have
         file = folder / f"history{file.suffix if file.suffix.casefold() in SUFFIXES else ''}"
         file.write_bytes(content)
-    export = Export(file, most=UNPACKED)
-    messages = read(export, form := format_of(export))
-    if (first := next(messages, None)) is None:
+    form = format_of(Export(file, most=UNPACKED))
+    if next(read(Export(file, most=UNPACKED), form), None) is None:
         raise InputError(f"{file.name} holds no messages; export the chat again")
-    return form, chain([first], messages)
+    return form, lambda: read(Export(file, most=UNPACKED), form)
 
 
 def nobody(conversation_id: str) -> ApiError:
@@ -309,9 +307,8 @@ class Service:
                 form, messages = await asyncio.to_thread(_opened_history, Path(folder), name, content)
                 conversation = await self.open(conversation_id, "")
                 people = People(me, conversation.agent_name, form, conversation.speakers)
-                _, again = await asyncio.to_thread(_opened_history, Path(folder), name, content)
-                await asyncio.to_thread(check_same_chat, self.agent.store, conversation_id, again, people)
-                to = (self.agent.store, (conversation_id, conversation.agent_name), messages, people)
+                await asyncio.to_thread(check_same_chat, self.agent.store, conversation_id, messages(), people)
+                to = (self.agent.store, (conversation_id, conversation.agent_name), messages(), people)
                 try:
                     await self.inside(conversation, lambda: store_history(*to, self.config.memory.beta, imported))
                     await self.inside(conversation, lambda: correct_edited(conversation, imported))

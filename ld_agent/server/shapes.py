@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from ld_agent.types import Recalled
+from ld_agent.types import Change, PersonSummary, Recalled, SessionSummary, ThreadSummary
 
 
 class Shape(BaseModel):
@@ -113,45 +113,21 @@ Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"\S")]
 Thread = Annotated[str, Field(max_length=200, description="The thread's name; empty: the one without a name.")]
 
 
-class PersonShape(Shape):
-    id: str
-    sessions: int
-    utterances: int
-    records: int
-    traits: int
-    last_at: datetime | None
-
-
 class PeoplePage(BaseModel):
     """``next``: give it as ``after`` for the next page; null: this is the last."""
 
-    people: list[PersonShape]
+    people: list[PersonSummary]
     next: str | None
 
 
-class ThreadShape(Shape):
-    name: str
-    utterances: int
-    last_at: datetime
-
-
 class ThreadList(BaseModel):
-    threads: list[ThreadShape]
-
-
-class SessionShape(Shape):
-    number: int
-    thread: str
-    closed: bool
-    utterances: int
-    start: datetime
-    end: datetime
+    threads: list[ThreadSummary]
 
 
 class SessionPage(BaseModel):
     """The latest first. ``next``: give it as ``before`` for the next page; null: this is the last."""
 
-    sessions: list[SessionShape]
+    sessions: list[SessionSummary]
     next: int | None
 
 
@@ -172,17 +148,8 @@ class TraitList(BaseModel):
     traits: list[TraitShape]
 
 
-class ChangeShape(Shape):
-    """What a person changed by hand; ``before`` is empty once its target was forgotten."""
-
-    target: str
-    action: str
-    at: datetime
-    before: str
-
-
 class ChangeList(BaseModel):
-    changes: list[ChangeShape]
+    changes: list[Change]
 
 
 class RecallList(BaseModel):

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ld_agent.memory.views.base import Query, ViewContext
     from ld_agent.running.resources import Resources
 
-
 BEFORE = 2
 """Lines before an utterance that are read with it."""
 LEARNED_AT_ONCE = 8
@@ -279,7 +278,6 @@ class Relation:
 
     def _learned(self, waiting: list[Utterance]) -> Steps[list[str]]:
         """Extract the traits of utterances and merge them into the persona banks."""
-
         by_id = {u.id: u for u in waiting}
 
         def learn(items: Sequence[str]) -> Steps[None]:

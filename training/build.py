@@ -28,8 +28,6 @@ from training.rows import BuildRequest, held_out, origin, write_rows
 
 Values = dict[str, Any]
 WIDTH = 16
-
-
 Module = Annotated[str, typer.Argument(metavar=f"[{'|'.join(TUNED)}]", help="The module to build training data for.")]
 Share = Annotated[float, typer.Option(min=0.0, max=0.5, help="Share of episodes in the validation file.")]
 Batch = Annotated[int, typer.Option("--batch", min=1, help="generator: number of episodes replayed concurrently.")]

@@ -21,8 +21,6 @@ PUBLISHED = {
     "conversation_chronicles": "Conversation Chronicles (Jang et al., EMNLP 2023), CC BY 4.0",
 }
 """The corpora that are published in a format, and their terms. A file in the format may also be anybody's own."""
-
-
 CARD = """---
 base_model: {base}
 library_name: peft

@@ -39,7 +39,6 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
     Raises:
         InputError: no such file, or a corpus with neither traits nor summaries.
     """
-
     rng = random.Random(SEED)
     for source in request.sources:
         corpus = format_of(source)
@@ -65,7 +64,6 @@ def _of_talks(source: Path, limit: int | None, rng: random.Random) -> Iterator[t
 
 def _records(talk: Talk, rng: random.Random) -> Iterator[Exchange]:
     """Records of some utterances (ECM, Table 18): the situation, and what was learned."""
-
     numbers = rng.sample(range(len(talk.lines)), min(RECORDS, len(talk.lines)))
     for number in numbers:
         speaker, text = talk.lines[number]
@@ -103,7 +101,6 @@ def _record(talk: Talk, number: int, other: str, decide: bool) -> str:
 
 def _picks(talk: Talk, elsewhere: Sequence[str], rng: random.Random) -> Iterator[Exchange]:
     """Reflection on notes (ECM, Table 19) and the choice of topics (MemoChat), for one message."""
-
     facts = [fact for of_line in talk.facts for fact in of_line]
     traits = [trait for of_line in talk.traits for trait in of_line]
     pairs = zip(traits, facts, strict=True)
@@ -164,7 +161,6 @@ def _rewrites(talk: Talk, rng: random.Random) -> Iterator[Exchange]:
 
 def _portraits(talk: Talk) -> Iterator[Exchange]:
     """A portrait of a person, and a summary of dated notes (MemoryBank), from what they said."""
-
     for person, facts in talk.known().items():
         if len(facts) >= 4:
             known = " ".join(facts[:2])

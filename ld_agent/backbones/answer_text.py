@@ -98,18 +98,13 @@ def opened(prompt: str) -> str:
     return last[0] if last and not last["close"] and not prompt[last.end() :].strip() else ""
 
 
-def answer_text(text: str) -> str:
-    """Return an answer without reasoning and unsafe characters.
+def cleaned(text: str) -> Split:
+    """Return an answer without reasoning and unsafe characters, and whether there was reasoning.
 
     Surrogates are joined or dropped; control characters except newline and tab, terminal escape sequences and control
     tokens of chat templates are removed. A token that ends the turn ends the answer, unless nothing precedes
     it.
     """
-    return cleaned(text).text
-
-
-def cleaned(text: str) -> Split:
-    """Return `answer_text`, and whether there was reasoning."""
     if _SURROGATE.search(text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
     text = _CONTROL.sub("", _LINE_BREAK.sub("\n", _ESCAPE_SEQUENCE.sub("", text)))
@@ -138,7 +133,7 @@ def disarmed(text: str) -> str:
 
 
 class AnswerStream:
-    """Passes streamed pieces on, cleaned like `answer_text`; a suffix that may become a control token is held back.
+    """Passes streamed pieces on, `cleaned`; a suffix that may become a control token is held back.
 
     Reasoning that no tag opens is known as such only once a tag closes it. Of a model that does this, declare it
     (``thinks``): its text is then held back until a tag appears. Otherwise what was shown was reasoning: the answer follows

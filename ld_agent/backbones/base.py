@@ -6,8 +6,8 @@ own LoRA adapter, so that requests of different modules share one forward pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from ld_agent.backbones.answer_text import cleaned
@@ -91,7 +91,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One answer; its text is cleaned by `answer_text`, whatever the backbone.
+    """One answer; its text is `cleaned`, whatever the backbone.
 
     Attributes:
         finish: "stop" (the model ended it) or "length" (max_new_tokens or the window ended it).
@@ -126,6 +126,12 @@ class Completion:
         """Say why this is no answer of a module, and how to fix it; "" if it is one."""
         limit = self.lack == "reasoning" and self.finish == "length"
         return _LACKS["limit" if limit else self.lack].format(module=module) if self.lack else ""
+
+
+def noted(completion: Completion, request: Request, ignored: Collection[str] = NOT_PASSED) -> Completion:
+    """Return an answer with notes on what of its request the model did not get, of the ``ignored`` kinds."""
+    notes = tuple(NOT_PASSED[what] for what in request.passes if what in ignored)
+    return replace(completion, notes=notes) if notes else completion
 
 
 class Backbone(Protocol):

@@ -15,12 +15,11 @@ import random
 import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
 from ld_agent.backbones.answer_text import OMITTED, split
-from ld_agent.backbones.base import FORMAT, NOT_PASSED, Completion, Lack, Message, Request
+from ld_agent.backbones.base import FORMAT, Completion, Lack, Message, Request, noted
 from ld_agent.backbones.client_message import tool_calls
 from ld_agent.backbones.wire import (
     REFUSAL,
@@ -214,7 +213,7 @@ class EndpointBackbone:
                 async with self._slots:
                     completion = await self._call(request, parameters, shown, pieces)
                 self._never |= {(model, what) for what in without if what in ("system", "format")}
-                return replace(completion, notes=tuple(NOT_PASSED[what] for what in without if what in request.passes))
+                return noted(completion, request, without)
             except self._openai.OpenAIError as exc:
                 if self._leave_out_refused(parameters, exc):
                     continue

@@ -89,7 +89,6 @@ def views(
 
       ld-agent bench views data/samples/msc_session_3.txt --limit 20 --view recursive --view conditional+summary
     """
-
     from ld_agent.evaluation.bench.views import bench_views
 
     given = list(arguments or [])

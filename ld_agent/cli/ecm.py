@@ -19,8 +19,6 @@ from ld_agent.files import check_output
 from ld_agent.program import print_json
 
 app = typer.Typer(help="Build and run ECM's benchmarks: continuing, knowledge, feedback.", no_args_is_help=True)
-
-
 Source = Annotated[
     Path, typer.Option("--from", help="Conversations (knowledge: with personas); for feedback requests, one a line.")
 ]

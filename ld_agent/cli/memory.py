@@ -67,7 +67,6 @@ def list_command(
 
 
 def _list_records(opened: MemoryStore, stored: StoredConversation, as_json: bool) -> None:
-
     records, traits = opened.records(stored.key), [t for t, _ in opened.personas(stored.key).traits()]
     if as_json:
         print_json([record_json(r) for r in records] + [trait_json(t) for t in traits])
@@ -82,7 +81,6 @@ def _list_records(opened: MemoryStore, stored: StoredConversation, as_json: bool
 
 
 def _list_conversations(opened: MemoryStore, as_json: bool) -> None:
-
     rows: list[dict[str, Any]] = [
         {"conversation": c.id, "agent": c.agent, "speakers": opened.speakers(c.key)}
         | opened.counts(c.key)
@@ -156,7 +154,6 @@ def export(
 
       ld-agent memory export maya --format markdown --store me.db --conversation maya
     """
-
     opened = existing_store(store)
     if form == "markdown":
         export_folder(opened, conversation, out)
@@ -268,7 +265,6 @@ def delete(
 
       ld-agent memory delete --store me.db --conversation maya --yes
     """
-
     opened = existing_store(store)
     stored = found_conversation(opened, conversation)
     confirmed(yes, f"Delete everything about conversation {conversation!r}?", "nothing was deleted")

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 FIRST_BYTES = b'{"conversation": '
 """The beginning of every run's output."""
-
-
 KeptStore = Annotated[
     str | None,
     typer.Option(

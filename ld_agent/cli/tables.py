@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ld_agent.evaluation.tables.filled import FilledTable
     from ld_agent.evaluation.tables.paper_figures import PaperTable
 
-
 NAMES = (
     "ld-agent-1 … ld-agent-5, rsum-3 … rsum-9, rsum-memory, rsum-a10, rsum-a11, rsum-v1-2, ecm-1 … ecm-7; a unique ending is "
     "enough."

@@ -58,10 +58,7 @@ def remembering(client: Client, person: str, store: str | Path | Agent | None = 
     except LDAgentError:
         agent.close()
         raise
-    close = copy.close
-    vars(copy)["close"] = (
-        _after_async(close, agent.close) if isinstance(copy, AsyncOpenAI) else _after(close, agent.close)
-    )
+    _closing(copy, agent)
     return copy
 
 
@@ -292,17 +289,16 @@ def _with(messages: Sequence[Any], known: str) -> list[Any]:
     return [{**first, "content": added}, *messages[1:]]
 
 
-def _after(first: Call, then: Call) -> Call:
+def _closing(client: OpenAI | AsyncOpenAI, agent: Agent) -> None:
+    """Let a client close an agent with itself."""
+    close: Call = client.close
+
     def both() -> None:
-        first()
-        then()
+        close()
+        agent.close()
 
-    return both
+    async def both_async() -> None:
+        await close()
+        await asyncio.to_thread(agent.close)
 
-
-def _after_async(first: Call, then: Call) -> Call:
-    async def both() -> None:
-        await first()
-        await asyncio.to_thread(then)
-
-    return both
+    vars(client)["close"] = both_async if isinstance(client, AsyncOpenAI) else both

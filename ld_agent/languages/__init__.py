@@ -48,8 +48,6 @@ PLACES: Mapping[str, frozenset[str]] = {
 """What the sentences of ``words.yaml`` have in braces."""
 SEEN = 400
 """Number of characters that `detected` looks at."""
-
-
 File = TypeVar("File", bound=BaseModel)
 
 

@@ -10,23 +10,18 @@ from functools import partial
 
 from ld_agent.backbones import build_backbone
 from ld_agent.backbones.answer_text import AnswerStream
-from ld_agent.backbones.base import NOT_PASSED, Backbone, Completion, Message, Request
+from ld_agent.backbones.base import Backbone, Completion, Message, Request, noted
 from ld_agent.config import Config
 from ld_agent.config.sections import ModuleSection, ModulesSection
 from ld_agent.errors import BackboneError
 from ld_agent.languages import Language, language
-from ld_agent.prompts import Prompt
 
 MODULES = tuple(ModulesSection.model_fields)
 MOST_CHARACTERS_A_TOKEN = 16
 """Characters per token, more than any tokenizer's average; bounds the answers of a server that ignores
 ``max_tokens``."""
-
-
 WARMER = 0.7
 """Temperature of a retry: with the same prompt, greedy decoding would repeat its answer."""
-
-
 AVOIDING = 1.2
 """Repetition penalty of an answer in other words. At temperature 0.7 without a penalty, 3 of 7 were the same again."""
 
@@ -58,13 +53,6 @@ class Models:
         models = copy.copy(self)
         models.language = spoken
         return models
-
-    def prompt(self, name: str) -> Prompt:
-        return self.language.prompt(name)
-
-    def memory_prompt(self, name: str) -> Prompt:
-        """A prompt of the memory module in the wording that ``modules.memory.prompting`` chooses."""
-        return self.prompt(f"{name}_direct" if self.modules.memory.prompting == "direct" else name)
 
     def backbone(self, module: str) -> Backbone:
         """The backbone of a module, loaded if necessary.
@@ -186,7 +174,7 @@ class Models:
             if self._reasons_unmarked(batch[0].module):
                 completions = [_without_cut_reasoning(completion) for completion in completions]
             if not self.passes_on(batch[0].module):
-                completions = list(map(_with_what_was_ignored, completions, batch))
+                completions = list(map(noted, completions, batch))
             answers.update(zip(positions, map(_bounded, completions, batch), strict=True))
         return [answers[p] for p in range(len(requests))]
 
@@ -208,12 +196,6 @@ def _without_cut_reasoning(completion: Completion) -> Completion:
     """No answer, if the limit cut a text off before any reasoning in it has ended."""
     cut = completion.finish == "length" and not completion.reasoned
     return replace(completion, text="", lack="reasoning") if cut else completion
-
-
-def _with_what_was_ignored(completion: Completion, request: Request) -> Completion:
-    """An answer with notes on what of the request the model did not get."""
-    notes = tuple(NOT_PASSED[what] for what in request.passes)
-    return replace(completion, notes=notes) if notes else completion
 
 
 def _bounded(completion: Completion, request: Request) -> Completion:

@@ -65,7 +65,7 @@ class Extractor:
     def __init__(self, models: Models, prompting: str = "direct", grounded_only: bool = True) -> None:
         self._models = models
         self._grounded_only = grounded_only
-        self._prompt = models.prompt(f"extractor_{prompting}")
+        self._prompt = models.language.prompt(f"extractor_{prompting}")
         self._shows_before = prompting == "brief"
         self._reasoned = prompting == "chain_of_thought"
 

@@ -35,7 +35,7 @@ class Reader:
     def prompt_for(self, question: Utterance, passage: Sequence[Utterance]) -> tuple[Message, ...]:
         """Render a passage, oldest line first, and the question about it."""
         lines = [(said.speaker, said.text) for said in passage]
-        return self.models.prompt("reader").render(asker=question.speaker, question=question.text, lines=lines)
+        return self.models.language.prompt("reader").render(asker=question.speaker, question=question.text, lines=lines)
 
     def requests(self, question: Utterance, passages: Sequence[Sequence[Utterance]]) -> list[Request]:
         """Ask the question of each passage."""

@@ -33,7 +33,11 @@ FEWEST_WORDS = 3
 LONGEST_SUMMARY, LONGEST_JOINED = 2_000, 10_000  # characters; of a substitute for failed merges
 LONGEST_ANSWER = 10_000  # characters
 SHORTEST_PIECE = 64  # characters
-EXTRACT_WORDS, EXTRACT_CHARACTERS = 40, 300  # characters of one utterance in an extracted summary
+EXTRACTED, EXTRACT_WORDS, EXTRACT_CHARACTERS = (
+    2,
+    40,
+    300,
+)  # utterances in an extracted summary, and what each has at most
 
 MOST_CANDIDATES, FEWEST_CANDIDATES = 600, 20
 """Maximum number of a session's utterances encoded for extracted summaries, and the minimum for each of its parts."""
@@ -77,7 +81,7 @@ class Summarizer:
         self._dated = dated or (lambda text, at, lines: text)
         settings = models.settings("summarizer")
         section = settings if isinstance(settings, SummarizerSection) else SummarizerSection()
-        self._prompt = models.prompt("summarizer_paper" if section.prompting == "paper" else "summarizer")
+        self._prompt = models.language.prompt("summarizer_paper" if section.prompting == "paper" else "summarizer")
 
     def summarize(self, sessions: Sequence[Session]) -> list[Summary]:
         """Summarise sessions in one batch; see `steps`."""
@@ -159,7 +163,9 @@ class Summarizer:
         """Group drafts, each group with the request that merges it; None: one draft, or two that do not fit together."""
 
         def messages(group: Sequence[Summary]) -> tuple[Message, ...]:
-            return self._models.prompt("summarizer_merge").render(people=names, summaries=[s.text for s in group])
+            return self._models.language.prompt("summarizer_merge").render(
+                people=names, summaries=[s.text for s in group]
+            )
 
         def fits(group: Sequence[Summary]) -> bool:
             return self._fits(messages(group))
@@ -195,7 +201,7 @@ class Summarizer:
             joined = " ".join(bounded(s.text, max(LONGEST_JOINED // len(group) - 1, 2)) for s in group)
         return Summary(joined, fallback=True)
 
-    def _extracted(self, part: Sequence[Utterance], most: int = MOST_CANDIDATES, sentences: int = 2) -> str:
+    def _extracted(self, part: Sequence[Utterance], most: int = MOST_CANDIDATES) -> str:
         """The utterances nearest to the mean of the part's embeddings, in order, with their speakers.
 
         Args:
@@ -206,7 +212,7 @@ class Summarizer:
         candidates = candidates[:: len(candidates) // most + 1]
         vectors = self._encode([u.text for u in candidates])
         nearness = vectors @ vectors.mean(axis=0)
-        chosen = sorted(sorted(range(len(candidates)), key=lambda i: (-nearness[i], i))[:sentences])
+        chosen = sorted(sorted(range(len(candidates)), key=lambda i: (-nearness[i], i))[:EXTRACTED])
         return " ".join(
             f"{as_name(candidates[i].speaker)}: {_shortened(self._dated(candidates[i].text, candidates[i].local_at, None))}"
             for i in chosen

@@ -88,14 +88,13 @@ class Collectors:
     Args:
         complete: answers a batch of one model.
         model_of: returns a value that identifies the model of a module.
-        most: see `Collector`.
 
     Attributes:
         costs: of the requests that were answered; a call that fails, or that is interrupted, costs nothing.
     """
 
-    def __init__(self, complete: Complete, model_of: Callable[[str], Hashable], most: int = 16) -> None:
-        self._complete, self._model_of, self._most = complete, model_of, most
+    def __init__(self, complete: Complete, model_of: Callable[[str], Hashable]) -> None:
+        self._complete, self._model_of = complete, model_of
         self.costs = Costs()
         self._collectors: dict[Hashable, Collector] = {}
         self._lock = threading.Lock()
@@ -138,7 +137,7 @@ class Collectors:
             positions.setdefault(self._model_of(request.module), []).append(position)
         with self._lock:
             return [
-                (self._collectors.setdefault(model, Collector(self._complete, self._most)), places)
+                (self._collectors.setdefault(model, Collector(self._complete)), places)
                 for model, places in positions.items()
             ]
 

@@ -22,12 +22,8 @@ TASKS = re.compile(
     re.IGNORECASE,
 )
 """The beginnings of background tasks that chat clients send to a model."""
-
-
 RETRIEVED = "<context>"
 """Part of Open WebUI's template for retrieved documents, which begins like a background task but holds a person's question."""
-
-
 _key = lru_cache(maxsize=256)(name_key)  # a thread has thousands of lines and a few names
 
 

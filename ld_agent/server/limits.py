@@ -22,8 +22,6 @@ MOST_OF_STRANGER = 2**16
 """The same of a form by somebody who is not logged in."""
 DRAINED = 64 * 2**20
 """Bytes of an oversized body that are read and discarded, so that the client receives the error."""
-
-
 ATTEMPTS = 20
 """Attempts to log in, per minute and address."""
 BUCKETS = 10_000

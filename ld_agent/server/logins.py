@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from urllib.parse import parse_qsl
@@ -40,14 +39,14 @@ class Login:
 class Logins:
     """The sessions of this process; they end with a restart."""
 
-    def __init__(self, keys: Keys, clock: Callable[[], float] = time.monotonic) -> None:
-        self._keys, self._clock = keys, clock
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
         self._sessions: dict[str, Login] = {}
         self._local = Login(LOCAL, secrets.token_urlsafe(), float("inf"))
 
     def begin(self, key: ApiKey, response: Response, secure: bool) -> None:
         """Log in with a valid key."""
-        now = self._clock()
+        now = time.monotonic()
         self._sessions = {token: login for token, login in self._sessions.items() if login.ends > now}
         token = secrets.token_urlsafe(32)
         self._sessions[token] = Login(Caller.of(key), secrets.token_urlsafe(), now + SECONDS)
@@ -63,7 +62,7 @@ class Logins:
             identified(request)
             return self._local
         login = self._sessions.get(request.cookies.get(COOKIE, ""))
-        if login is None or login.ends < self._clock() or not self._keys.valid(login.caller.key):
+        if login is None or login.ends < time.monotonic() or not self._keys.valid(login.caller.key):
             raise NotLoggedInError
         if not login.caller.may("memory"):
             raise ApiError(403, "this key may not see the memory; log in with one that has the scope memory")

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ld_agent.storage.database import Database
-from ld_agent.storage.rows import TRAIT, TRAITS, Vector, from_row, from_rows, insert, stored_value, vector_from
+from ld_agent.storage.rows import TRAIT, TRAITS, Vector, from_row, from_rows, insert_item, stored_value, vector_from
 from ld_agent.types import Trait
 
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ class PersonaShelf:
             row = self._db.row("SELECT channel FROM utterance WHERE conversation = ? AND id = ?", (self._key, source))
             given = self._store.next_id(self._key, "traits")
             trait = Trait(given, speaker, text, at, source, at, channel=row[0] if row else "chat")
-            columns = {column: getattr(trait, column) for column in TRAIT.split(", ")}
-            insert(self._db, "trait", {"conversation": self._key, **columns, "vector": self._store.blob(vector)})
+            insert_item(self._db, "trait", self._key, trait, vector=self._store.blob(vector))
         return trait
 
     def update(self, trait: Trait) -> None:

@@ -16,20 +16,8 @@ log = logging.getLogger(__name__)
 REDACTED = "[redacted]"
 CARD, KEY, PASSWORD, PRIVATE = "card number", "API key", "password", "private key"
 NAMES = (
-    *(
-        "password",
-        "passwd",
-        "passwort",
-        "kennwort",
-        "passphrase",
-        "passcode",
-        "pwd",
-        "pin",
-        "contraseña",
-        "senha",
-        "пароль",
-    ),
-    *("パスワード", "密码", "密碼", "口令", "비밀번호", "암호"),
+    *"password passwd passwort kennwort passphrase passcode pwd pin contraseña senha пароль".split(),
+    *"パスワード 密码 密碼 口令 비밀번호 암호".split(),
 )
 """What passwords are called, in letters without case; words in Latin letters are looked for as words."""
 LONG = re.compile(r"[\w.~+/=-]{16}", re.ASCII)

@@ -228,6 +228,12 @@ def from_rows(kind: type[T], rows: Iterable[Sequence[Any]]) -> list[T]:
     return [from_row(kind, row) for row in rows]
 
 
+def insert_item(db: Database, table: str, key: int, item: Utterance | Record | Trait, **more: Any) -> None:
+    """Store an item of a conversation, with further columns of its row."""
+    columns = {column.name: getattr(item, column.name) for column in fields(item)}
+    insert(db, table, {"conversation": key, **columns, **more})
+
+
 def insert(db: Database, table: str, row: Mapping[str, Any], *, unless_there: bool = False) -> int:
     """Store one row; returns 1, or 0 where it was there already."""
     places = ", ".join("?" * len(row))

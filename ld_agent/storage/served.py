@@ -292,8 +292,6 @@ class Directory:
 
 KEY = "prefix, tenant, scopes, rate, created, revoked"
 ANSWER = "id, thread, request, fingerprint, reply, finish, prompt_tokens, completion_tokens, at"
-
-
 LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 

@@ -20,6 +20,7 @@ from ld_agent.storage.rows import (
     from_row,
     from_rows,
     insert,
+    insert_item,
     json_text,
     microseconds,
     vector_from,
@@ -199,8 +200,7 @@ class Shelf:
         made = (text, draft.at, draft.session, draft.topics, draft.sources, draft.fallback, details)
         channel, said_by = self._channel(draft), self._said_by(draft)
         record = Record(number, self._view, *made, channel=channel, said_by=said_by, expires=draft.expires)
-        columns = {column: getattr(record, column) for column in RECORD.split(", ")}
-        insert(self._db, "record", {"conversation": self._key, **columns, "vector": self._store.blob(draft.vector)})
+        insert_item(self._db, "record", self._key, record, vector=self._store.blob(draft.vector))
         return record
 
     def _channel(self, draft: Draft) -> str:

@@ -21,6 +21,7 @@ from ld_agent.storage.rows import (
     from_row,
     from_rows,
     insert,
+    insert_item,
     microseconds,
     moment,
     stored_value,
@@ -85,12 +86,8 @@ class Utterances(Conversations):
             session = self._session_at(key, thread, session, last, at, beta)
             given = self.next_id(key, "utterances")
             utterance = Utterance(given, speaker, text, at.astimezone(UTC), session, channel, interrupted, _offset(at))
-            self._insert(key, utterance)
+            insert_item(self.db.of(key), "utterance", key, utterance)
         return utterance
-
-    def _insert(self, key: int, said: Utterance, **more: Any) -> None:
-        columns = {name: getattr(said, name) for name in UTTERANCE.split(", ")}
-        insert(self.db.of(key), "utterance", {"conversation": key, **columns, **more})
 
     def _last(self, key: int, thread: str) -> tuple[int, datetime | None]:
         """A thread's last session (0: none, or it is closed) and the time of its last line, if it has any."""
@@ -202,21 +199,17 @@ class Utterances(Conversations):
         last = self.select(key, clauses, utterance.session, utterance.id)
         return last[0].text if last and last[0].speaker != utterance.speaker else ""
 
-    def unextracted(
-        self, key: int, *, set_aside: bool = False, imported: bool = False, most: int | None = None
-    ) -> list[Utterance]:
-        """Utterances whose traits have not been extracted yet.
+    def unextracted(self, key: int, *, imported: bool = False, most: int | None = None) -> list[Utterance]:
+        """Utterances whose traits have not been extracted yet, unless that kept failing.
 
         Args:
-            set_aside: also those whose extraction kept failing.
             imported: those of imported history instead of those said here, in order of time.
             most: at most this many; None: all.
         """
         failed = f"FROM failure WHERE conversation = ?1 AND work = '{TRAITS}' AND item = utterance.id"
-        waiting = "" if set_aside else f"AND NOT EXISTS (SELECT 1 {failed} AND attempts >= {PATIENCE})"
         which, order = ("source != ''", "at, pk") if imported else ("source = ''", "pk")
-        clauses = f"AND extracted = 0 AND {which} {waiting} ORDER BY {order} LIMIT ?2"
-        return self.select(key, clauses, EVERYTHING if most is None else most)
+        waiting = f"AND extracted = 0 AND {which} AND NOT EXISTS (SELECT 1 {failed} AND attempts >= {PATIENCE})"
+        return self.select(key, f"{waiting} ORDER BY {order} LIMIT ?2", EVERYTHING if most is None else most)
 
     # ---- imported history
 
@@ -275,7 +268,8 @@ class Utterances(Conversations):
             for number, (line, text) in enumerate(zip(ordered, texts, strict=True), first):
                 session = self._history_session(key, line, beta, threads)
                 said = Utterance(f"u{number}", line.speaker, text, line.at, session, "import", False, _offset(line.at))
-                self._insert(key, said, source=line.source, extracted=line.learned, edited=line.edited)
+                more = {"source": line.source, "extracted": line.learned, "edited": line.edited}
+                insert_item(self.db.of(key), "utterance", key, said, **more)
         return len(fresh)
 
     def _history_session(

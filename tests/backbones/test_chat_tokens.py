@@ -6,7 +6,7 @@ import pytest
 from local_parts import TEXTS, request
 from tiny_models import byte_tokenizer, save_model
 
-from ld_agent.backbones.answer_text import answer_text
+from ld_agent.backbones.answer_text import cleaned
 from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.local import LocalBackbone
 from ld_agent.backbones.local.chat_tokens import ChatTokens, TextStream
@@ -123,7 +123,7 @@ def test_pieces_are_whole_characters_and_join_to_the_text(llama: LocalBackbone) 
     pieces: dict[int, list[str]] = {0: [], 1: []}
     answers = llama.generate([request(TEXTS[i], tokens=30, on_text=pieces[i].append) for i in pieces])
     for i, answer in enumerate(answers):
-        assert answer_text("".join(pieces[i]).strip()) == answer.text
+        assert cleaned("".join(pieces[i]).strip()).text == answer.text
 
 
 def test_a_stream_waits_for_the_rest_of_a_character(llama: LocalBackbone) -> None:

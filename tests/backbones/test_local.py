@@ -12,7 +12,7 @@ import torch
 from local_parts import TEXTS, generated, hf_generated, request, steps_of
 from tiny_models import save_model
 
-from ld_agent.backbones.answer_text import answer_text
+from ld_agent.backbones.answer_text import cleaned
 from ld_agent.backbones.base import Request
 from ld_agent.backbones.local import LocalBackbone
 from ld_agent.backbones.local.decoding import Row, _penalised
@@ -40,7 +40,7 @@ def test_greedy_answers_are_those_of_transformers(kind: str, tmp_path: Path) -> 
     assert [generated(backbone, [r])[0] for r in requests] == expected
     assert generated(backbone, requests) == expected, "answers depend on the batch"
     completions = backbone.generate(requests)
-    assert [c.text for c in completions] == [answer_text(backbone._tokens.decode(ids).strip()) for ids in expected]
+    assert [c.text for c in completions] == [cleaned(backbone._tokens.decode(ids).strip()).text for ids in expected]
     assert [c.completion_tokens for c in completions] == [len(ids) for ids in expected]
     assert [c.prompt_tokens for c in completions] == [backbone.count_tokens(r.messages) for r in requests]
 
@@ -56,7 +56,7 @@ def test_an_encoder_decoder_model_answers_as_in_transformers(tiny_bart: Path) ->
         ids = backbone.encode_messages(one.messages)
         assert backbone._tokens.decode(ids) == f"Be kind.\n\n{one.messages[1].content}"
         out = model.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False)[0, 1:].tolist()
-        expected.append(answer_text(backbone._tokens.decode(out[: out.index(0)] if 0 in out else out).strip()))
+        expected.append(cleaned(backbone._tokens.decode(out[: out.index(0)] if 0 in out else out).strip()).text)
     assert len(set(expected)) > 1
     assert [c.text for c in backbone.generate(requests)] == expected
     assert [backbone.generate([r])[0].text for r in requests] == expected
@@ -79,7 +79,7 @@ def test_generation_settings_of_the_model_are_kept(tiny_bart: Path, tmp_path: Pa
     ids = backbone.encode_messages(one.messages)
     out = model.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False)[0, 1:].tolist()
     assert out[0] == 40
-    assert backbone.generate([one])[0].text == answer_text(backbone._tokens.decode(out).strip())
+    assert backbone.generate([one])[0].text == cleaned(backbone._tokens.decode(out).strip()).text
     assert backbone.generate([one]) != plain.generate([one])
 
 

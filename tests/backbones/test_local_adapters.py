@@ -10,7 +10,7 @@ import torch
 from local_parts import TEXTS, request, rows_of, steps_of
 from tiny_models import DAMAGED, Weights, damage, save_adapter, save_model
 
-from ld_agent.backbones.answer_text import answer_text
+from ld_agent.backbones.answer_text import cleaned
 from ld_agent.backbones.local import LocalBackbone
 from ld_agent.errors import BackboneError, ModelError
 
@@ -57,7 +57,7 @@ def test_adapters_work_on_other_architectures(kind: str, tmp_path: Path) -> None
     ids = backbone.encode_messages(one.messages)
     out = model.generate(input_ids=torch.tensor([ids]), max_new_tokens=12, do_sample=False, eos_token_id=0)[0].tolist()
     out = out[len(ids) :] if kind.startswith("GPT2") else out[1:]
-    expected = answer_text(backbone._tokens.decode(out[: out.index(0)] if 0 in out else out).strip())
+    expected = cleaned(backbone._tokens.decode(out[: out.index(0)] if 0 in out else out).strip()).text
     both = backbone.generate([one, request("Hello there")])
     assert both[0].text == expected
     assert both[1].text != expected

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ld_agent.backbones.answer_text import AnswerStream, answer_text, opened
+from ld_agent.backbones.answer_text import AnswerStream, cleaned, opened
 from ld_agent.backbones.base import Completion
 from ld_agent.backbones.client_message import text_of
 
@@ -61,7 +61,7 @@ def streamed(text: str, size: int, *, thinks: bool = False) -> str:
 @pytest.mark.parametrize(("answer", "expected"), [*MARKED, *CLEANED, *((text, text) for text in PLAIN)])
 def test_an_answer_is_the_same_whole_and_streamed(answer: str, expected: str) -> None:
     assert Completion(answer, 0, 0).text == expected
-    assert answer_text(expected) == expected
+    assert cleaned(expected).text == expected
     expected.encode()
     for size in (1, 3, 1000):
         if "<|x|>" not in answer:  # taken apart at the end only
@@ -114,4 +114,4 @@ def test_what_a_prompt_leaves_open() -> None:
 
 def test_deeply_nested_tokens_are_cleaned_in_one_pass():
     answer = "<|a" * 20_000 + "|>" * 20_000
-    assert len(answer_text(answer)) <= 2 * len(answer)
+    assert len(cleaned(answer).text) <= 2 * len(answer)

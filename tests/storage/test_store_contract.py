@@ -296,7 +296,6 @@ def test_what_fails_is_counted_and_set_aside_until_it_is_retried_or_done(store: 
     ]
     assert store.failures(key)[1].error == "away again"
     assert [u.id for u in store.unextracted(key)] == ["u2"]
-    assert [u.id for u in store.unextracted(key, set_aside=True)] == ["u1", "u2"]
     assert (shelf.undigested(), [s.number for s in shelf.undigested(backlog=True)]) == ([], [1])
     assert [s.number for s in store.shelf(key, "other").undigested()] == [1]
     assert store.failures(elsewhere) == []

@@ -23,18 +23,21 @@ BatchSteps = Callable[[Sequence[list[int]]], Steps]
 """Makes the steps of one batch from the ids of its prompts."""
 
 
+PREFIXES = 8
+"""Constant beginnings that are kept."""
+
+
 class PrefixCache:
     """Keys and values of the last few constant prompt beginnings, per adapter; the least recently used goes first."""
 
-    def __init__(self, size: int = 8) -> None:
-        self._size = size
+    def __init__(self) -> None:
         self._entries: OrderedDict[PrefixKey, LayerStates] = OrderedDict()
 
     def get(self, key: PrefixKey, compute: Callable[[], LayerStates]) -> LayerStates:
         """Return per layer the keys and values (1, heads, tokens, width), computing them at the first call."""
         if key not in self._entries:
             self._entries[key] = compute()
-            if len(self._entries) > self._size:
+            if len(self._entries) > PREFIXES:
                 self._entries.popitem(last=False)
         self._entries.move_to_end(key)
         return self._entries[key]

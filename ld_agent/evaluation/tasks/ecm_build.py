@@ -36,8 +36,6 @@ QUESTION = re.compile(r"^\W{0,40}question\W{0,40}:\s*(.+)$", re.IGNORECASE | re.
 ANSWER = re.compile(r"^\W{0,40}answer\W{0,40}:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
 QUOTES = re.compile('["“”]')
 SAID = re.compile(r"^\W*(user|assistant)\W*:\s*(.+)$", re.IGNORECASE)
-
-
 Made = list[Questioned | str]
 """A sample, and the errors in the model's text for which something was dropped."""
 

@@ -81,8 +81,9 @@ class ConditionalView(StoredView):
         super().__init__(context)
         self._settings = context.settings.conditional
         self.decides = self._settings.selection and self._settings.decision == "with_reply"
-        extractor = context.models.modules.extractor
-        self._extractor = Extractor(context.models, extractor.prompting, extractor.grounded)
+        modules = context.models.modules
+        self._direct = modules.memory.prompting == "direct"
+        self._extractor = Extractor(context.models, modules.extractor.prompting, modules.extractor.grounded)
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
@@ -92,7 +93,9 @@ class ConditionalView(StoredView):
 
     def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
         """The two-part answer (Table 17), if the generator's call decides."""
-        return Guidance(self.context.models.prompt("conditional_reply").render()[0].content if self.decides else "")
+        return Guidance(
+            self.context.models.language.prompt("conditional_reply").render()[0].content if self.decides else ""
+        )
 
     def observe(self, session: Session) -> Steps[None]:
         """Write the records of the running session's utterances in one batch.
@@ -156,12 +159,12 @@ class ConditionalView(StoredView):
         while before and models.count_tokens("memory", self._messages(before, utterance, decide)) > budget:
             before = before[(len(before) + 1) // 2 :]
         messages = self._messages(before, utterance, decide)
-        direct = models.modules.memory.prompting == "direct"
-        constant = len(messages) - 1 if direct else 0  # within one conversation: the examples bear its names
+        constant = len(messages) - 1 if self._direct else 0  # within one conversation: the examples bear its names
         return models.request("memory", messages, most=MOST_TOKENS, marked=True, constant_messages=constant)
 
     def _messages(self, before: Sequence[Utterance], utterance: Utterance, decide: bool) -> tuple[Message, ...]:
-        return self.context.models.memory_prompt("conditional_record").render(
+        name = "conditional_record_direct" if self._direct else "conditional_record"
+        return self.context.models.language.prompt(name).render(
             agent=self.context.agent,
             decide=decide,
             context=self._settings.context,

@@ -123,7 +123,7 @@ class MemoChatView(StoredView):
         while True:
             options = sorted(nearest[:count])
             notes = [record.text.partition("\n")[0] for record in self._records.fetch(options)]
-            messages = self.context.models.prompt("memochat_topics").render(text=query.text, notes=notes)
+            messages = self.context.models.language.prompt("memochat_topics").render(text=query.text, notes=notes)
             if count == 1 or self._in_window(messages):
                 return options, messages
             count = max(count // 2, 1)

@@ -176,7 +176,9 @@ class MemoryBankView(StoredView):
 
     def _portrait_request(self, session: Session, person: str, known: str) -> Request:
         def messages(lines: Sequence[tuple[str, str]]) -> tuple[Message, ...]:
-            return self.context.models.prompt("memorybank_portrait").render(person=person, known=known, lines=lines)
+            return self.context.models.language.prompt("memorybank_portrait").render(
+                person=person, known=known, lines=lines
+            )
 
         return self._request(self._fitted([(u.speaker, u.text) for u in session.utterances], messages))
 
@@ -205,7 +207,7 @@ class MemoryBankView(StoredView):
 
         def messages(shown: Sequence[tuple[str, str]]) -> tuple[Message, ...]:
             missing = [(EARLIER, before)] if before and len(shown) < len(notes) else []
-            return self.context.models.prompt("memorybank_summary").render(notes=[*missing, *shown])
+            return self.context.models.language.prompt("memorybank_summary").render(notes=[*missing, *shown])
 
         return self._request(self._fitted(notes, messages))
 

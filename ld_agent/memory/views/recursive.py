@@ -53,7 +53,7 @@ class VersionsView(View):
         """The steps of P_r (Table 2) and the n-shot examples; nothing while there is no memory."""
         if not any(r.record.view == self.name for r in recalled):
             return Guidance()
-        return Guidance(self.context.models.prompt("recursive_reply").render()[0].content, self._examples)
+        return Guidance(self.context.models.language.prompt("recursive_reply").render()[0].content, self._examples)
 
 
 class RecursiveView(VersionsView):
@@ -156,7 +156,7 @@ class RecursiveView(VersionsView):
         return retried(request, tried)
 
     def _messages(self, session: Session, part: Sequence[Utterance], known: Facts) -> tuple[Message, ...]:
-        return self.context.models.prompt("recursive_rewrite").render(
+        return self.context.models.language.prompt("recursive_rewrite").render(
             sentences=self._settings.sentences,
             memory=list(known.items()),
             lines=[(u.speaker, u.text) for u in part],

@@ -53,7 +53,7 @@ def reflect(models: Models, text: str, search: Callable[[str], list[Recalled]], 
     for _ in range(rounds):
         if not candidates:
             break
-        messages = models.prompt("conditional_reflect").render(
+        messages = models.language.prompt("conditional_reflect").render(
             candidates=[c.record.text for c in candidates], text=text
         )
         try:

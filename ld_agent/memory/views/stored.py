@@ -34,13 +34,8 @@ class StoredRecords:
     """
 
     def __init__(self, context: ViewContext, view: str, *, encoded: bool = True) -> None:
-        self._context, self._view, self._shelf, self._encoded = (
-            context,
-            view,
-            context.store.shelf(context.key, view),
-            encoded,
-        )
-        self._count = 0
+        self._context, self._view, self._encoded = context, view, encoded
+        self._shelf, self._count = context.store.shelf(context.key, view), 0
 
     @property
     def _index(self) -> RecordIndex:
@@ -66,17 +61,11 @@ class StoredRecords:
         """(n,) seconds since the epoch."""
         return self._index.columns.at[: self._count]
 
-    @property
-    def vectors(self) -> Vectors:
-        """(n, dimension)."""
-        return self._index.columns.vectors[: self._count]
-
-    def catch_up(self) -> bool:
-        """Load records stored since the last call, by this process or another; return whether there were any."""
-        index, before = self._index, self._count
+    def catch_up(self) -> None:
+        """Load records stored since the last call, by this process or another."""
+        index = self._index
         index.catch_up()
         self._count = len(index.columns)
-        return self._count > before
 
     def fetch(self, rows: Sequence[int]) -> list[Record]:
         """The current records of these rows, in the given order.

@@ -22,7 +22,6 @@ from ld_agent.types import Recalled
 if TYPE_CHECKING:
     from bm25s import BM25
 
-
 WORD_BYTES = 150
 """Bytes of a word and its entry, besides the numbers."""
 

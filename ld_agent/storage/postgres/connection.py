@@ -124,7 +124,6 @@ class PostgresConnection:
             yield
 
     def snapshot(self) -> AbstractContextManager[Any]:
-
         def begin(db: psycopg.Connection[Any]) -> None:
             db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             self._local.tenant = None

@@ -17,6 +17,7 @@ from ld_agent.datasets import (
     chats,
     conversation_chronicles,
     dialogsum,
+    exports,
     jsonl,
     locomo,
     memorybank,
@@ -169,12 +170,23 @@ def _recognised(path: Path) -> str:
     try:
         name = _shape_of(json_document(path))
     except DataFileError as exc:
+        _check_no_history(path)
         # For a document, report where its parser stopped; for JSON lines, report the first malformed line.
         is_document = first_line.startswith("[") or first_line == "{"
         raise (None if is_document else first_error) or exc from exc
     if name is None:
+        _check_no_history(path)
         raise InputError(f"{path} is not in a known format; name its format, one of {', '.join(LOADERS)}")
     return name
+
+
+def _check_no_history(path: Path) -> None:
+    """Refuse what another program exported, which is no corpus."""
+    try:
+        program = exports.format_of(exports.Export(path))
+    except InputError:
+        return
+    raise InputError(f"{path} is a history from {program}; store it with `ld-agent memory import`")
 
 
 def _shape_of(value: Any) -> str | None:

@@ -102,6 +102,8 @@ def test_bad_records_are_reported_and_skipped(samples: Path, tmp_path: Path) -> 
         (b"Dear diary,\ntoday was fine.\n", "line 1: invalid JSON"),
         (b'[\n {"conversation": {"speaker_a": "A",}}\n]', "line 2: invalid JSON"),
         (b"[" * 100_000, "unreadable JSON"),
+        (b"[13.06.2023, 18:09:10] Ann: My brother moved.\n", "a history from whatsapp; .* `ld-agent memory import`"),
+        (b'[{"type": "message", "text": "Hi!", "ts": "1714557660.0"}]', "a history from slack"),
     ],
 )
 def test_errors_name_the_unusable_file(tmp_path: Path, content: bytes, message: str) -> None:

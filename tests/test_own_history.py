@@ -368,3 +368,5 @@ def test_people_of_one_name_stay_two_and_nobody_becomes_the_agent() -> None:
     assert [name("ann"), name("", by=ME), name("", by=AGENT), name("sam")] == ["Ann", "Ann", "Sam", "sam (discord)"]
     assert People("Ann", "Sam", "sillytavern").name(told(1, "Hm.", START, "SAM")) == "Sam"
     assert name("\n") == "Unknown"
+    people = People("Ann", "Sam", "discord", ["Zoë", "Zoë (2)"])  # an export that begins later
+    assert [name("Zoë", "2"), name("Zoë", "1")] == ["Zoë (2)", "Zoë"]

@@ -74,10 +74,11 @@ class People:
         name = cleaned_name(line_of(message.name))[: LONGEST_NAME - 20].strip() or "Unknown"
         if name_key(name) == name_key(self._agent) and self.format not in ASSISTANTS:
             name = f"{name} ({self.format})"
-        owner = self._authors.setdefault(name_key(name), message.author)
-        if message.author != owner and message.author and owner:
-            name = f"{name} ({message.author[-8:]})"
-        return self._spelled.setdefault(name_key(name), name)
+        told_apart = f"{name} ({message.author[-8:]})"
+        if name_key(told_apart) not in self._spelled:
+            owner = self._authors.setdefault(name_key(name), message.author)
+            told_apart = told_apart if message.author != owner and message.author and owner else name
+        return self._spelled.setdefault(name_key(told_apart), told_apart)
 
 
 def store_history(

@@ -25,6 +25,7 @@ from ld_agent.conversation import Conversation
 from ld_agent.datasets.exports import Export, Message, format_of, read
 from ld_agent.datasets.exports.files import SUFFIXES
 from ld_agent.errors import DataFileError, InputError, LDAgentError, StoreError
+from ld_agent.passed import Aside
 from ld_agent.running.collector import Costs
 from ld_agent.running.history import Imported, People, check_same_chat, correct_edited, store_history
 from ld_agent.server.errors import ApiError
@@ -118,6 +119,7 @@ class Service:
         store = self.agent.resources.store
         self.keys, self.answers, self.directory = Keys(store, apart=True), Answers(store), Directory(store)
         self.explained: OrderedDict[tuple[str, str], Reply] = OrderedDict()
+        self.exchanges: OrderedDict[tuple[str, str], tuple[Aside, ...]] = OrderedDict()
         self._open: OrderedDict[tuple[str, str, str], Conversation] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._threads = ThreadPoolExecutor(THREADS, "ld-agent-turn")
@@ -345,5 +347,16 @@ class Service:
 
     def unexplain(self, conversation_id: str) -> None:
         """Drop all explanations of a conversation after something in it was changed, forgotten or deleted."""
-        for key in [key for key in self.explained if key[0] == conversation_id]:
-            del self.explained[key]
+        for kept in (self.explained, self.exchanges):
+            for key in [key for key in kept if key[0] == conversation_id]:
+                del kept[key]
+
+    def keep_exchange(self, conversation_id: str, thread: str, asides: tuple[Aside, ...]) -> None:
+        """Keep the calls of tools and their results since a thread's last line, for a client that sends further results alone;
+        none: that line is answered.
+        """
+        self.exchanges.pop((conversation_id, thread), None)
+        if asides:
+            self.exchanges[conversation_id, thread] = asides
+            while len(self.exchanges) > EXPLAINED:
+                self.exchanges.popitem(last=False)

@@ -414,6 +414,9 @@ async def test_a_response_calls_a_tool_and_is_continued(served: Served, endpoint
         assert endpoint.bodies[-1]["tools"][0]["function"]["name"] == "weather"
         result = {"type": "function_call_output", "call_id": call.call_id, "output": "12 C"}
         alone = await openai.responses.create(model="default", previous_response_id=response.id, input=[result])
-        assert "12 C" in endpoint.bodies[-1]["messages"][-1]["content"]
+        called, told = endpoint.bodies[-1]["messages"][-2:]
+        assert [call["id"] for call in called["tool_calls"]] == [call.call_id]
+        assert told == {"role": "tool", "tool_call_id": call.call_id, "content": "12 C"}
         assert alone.output_text.startswith("It is ")
         assert len(await client.said()) == 2
+        assert client.service.exchanges == {}

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from ld_agent.conversation import Conversation
 from ld_agent.errors import BackboneError, ModelError, ReplyStopped
+from ld_agent.passed import Aside, Passed
 from ld_agent.revising.forgetting import FORGOTTEN
 from ld_agent.server.errors import ApiError, model_error
 from ld_agent.server.history import Comparison, Line, compare, same
@@ -152,7 +153,8 @@ class _Turn:
         if asked.key is not None and (earlier := await service.briefly_inside(conversation, self.earlier)):
             return earlier
         speaker, compared, notes = await service.briefly_inside(conversation, self.prepared)
-        listening: dict[str, Any] = {"on_text": hear, "options": asked.options}
+        passed = await service.brief(self.passed)
+        listening: dict[str, Any] = {"on_text": hear, "options": replace(asked.options, passed=passed)}
         if compared.answer_again or not asked.lines:
             reply = await conversation.areply(await service.brief(self.now), **listening)
         else:
@@ -163,12 +165,26 @@ class _Turn:
         notes = (*notes, *reply.notes)
         answered = Answered(asked.id, reply.text, finish, *tokens, reply, notes, calls=reply.calls)
         await service.brief(lambda: self.keep(answered, reply))
+        wire = {"role": "assistant", "content": reply.text or None, "tool_calls": [*reply.calls]}
+        exchange = (*(a for a in passed.asides if a.after == reply.heard.text), Aside(reply.heard.text, "", "", wire))
+        service.keep_exchange(conversation.id, asked.thread or "", exchange if reply.calls else ())
         if FORGOTTEN in reply.notes:
             service.unexplain(conversation.id)
         else:
             service.explain(conversation.id, reply)
         service.count_tokens(*tokens)
         return answered
+
+    def passed(self) -> Passed:
+        """What the request has besides text; tools' results alone follow the line and the calls that they answer."""
+        passed = self.asked.options.passed
+        if self.asked.lines:
+            return passed
+        called = {str(call.get("id")) for aside in passed.asides for call in aside.wire.get("tool_calls", ())}
+        whole = all(aside.wire.get("tool_call_id", "") in called for aside in passed.asides if aside.text)
+        kept = () if whole else self.service.exchanges.get((self.conversation.id, self.asked.thread or ""), ())
+        heard = self.running()[-1].text
+        return replace(passed, asides=(*kept, *(replace(aside, after=heard) for aside in passed.asides)))
 
     def now(self) -> datetime:
         """The current time, or that of the last utterance if another server's clock was ahead."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ld_agent.checks.kept import over, telling, true_traits
+from ld_agent.checks.kept import ABOUT, may_end, over, telling, true_traits
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.statements import sentences_of, speaks_of_self
 from ld_agent.errors import InputError, StoreError
@@ -221,9 +221,10 @@ class Relation:
         if not self._told(said):
             return traits, (), {}
         lines = [*self._before(said), (said.speaker, said.text)]
-        near = self.bank.near(said.speaker, said.text, CONCERNED)
+        near = self.bank.near(said.speaker, said.text, CONCERNED, ABOUT)
         known = [t for t in near if not t.pinned and t.source != said.id and t.last_at <= said.at]
-        told = telling(lines[-1:], said.speaker)  # a question ends nothing
+        ends = bool(known) and may_end(check, said.text)
+        told = telling(lines[-1:], said.speaker) if ends else []  # a question ends nothing
         claims = [(told, f"{said.speaker}: {trait.text}") for trait in known] if told else []
         ended = [known[n] for n in over(check, claims)]
         true = true_traits(check, lines, traits, self.models.language.reading, ends=bool(ended))
@@ -235,8 +236,8 @@ class Relation:
         )
         claims = [([(said.speaker, later.text)], f"{said.speaker}: {trait}") for trait, later in pairs]
         by_start = sorted((pairs[n] for n in over(check, claims)), key=lambda pair: pair[1].holds_from or pair[1].at)
-        ends = [(trait, ends_at(check, trait, said, self.models.language.reading)) for trait in ended]
-        return true, ends, dict(reversed(by_start))
+        over_at = [(trait, ends_at(check, trait, said, self.models.language.reading)) for trait in ended]
+        return true, over_at, dict(reversed(by_start))
 
     def _merge(
         self,

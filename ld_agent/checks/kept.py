@@ -28,8 +28,10 @@ READ, DECIDES = 0.3, 0.75
 ANSWERED, REWORDED = 0.15, 0.4
 """Least probabilities that a passage supports what was answered from a whole prompt, with a word of the passage and without.
 Of a larger model's answers, 202 of 202 right ones pass, and 11 of 19 inventions; at 0.15 alone, 18; at 0.3 alone, 198 and 13."""
-ALIKE = 0.3
-"""Least cosine of two lines of which one may end what the other says."""
+ENDS = 0.1
+"""Least probability that a line that ends a trait says itself something that lasts: "Off to my shift now!" ends no job."""
+ALIKE, ABOUT = 0.3, 0.2
+"""Least cosine of two lines of which one may end what the other says, and of a line and a trait that it may end."""
 ASKS_FOR, ASKS_UNMARKED = 0.5, 0.95
 """Least probabilities that an utterance asks for what was told before: with a question mark, and without."""
 BEFORE = 2
@@ -129,6 +131,11 @@ def _sentences(text: str) -> list[str]:
 def over(check: StatementCheck, statements: Sequence[Pair]) -> list[int]:
     """The places of the statements that the lines beside them end or deny."""
     return np.flatnonzero(check.probabilities(statements)[:, ENDED] >= OVER).tolist()
+
+
+def may_end(check: StatementCheck, text: str) -> bool:
+    """Whether a line may end what was told before: it says something that still matters in a month."""
+    return bool(check.probabilities([(LASTING, text)])[0, SUPPORTED] >= ENDS)
 
 
 def asks_for_memory(check: StatementCheck, text: str) -> bool:

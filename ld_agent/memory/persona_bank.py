@@ -255,10 +255,10 @@ class PersonaBank:
                     by_trait.setdefault((speaker, trait.text), []).append(trait.channel)
         return {named: least_trusted(channels) for named, channels in by_trait.items()}
 
-    def near(self, speaker: str, text: str, most: int) -> list[Trait]:
-        """The active traits of a speaker that are nearest to a text."""
+    def near(self, speaker: str, text: str, most: int, least: float) -> list[Trait]:
+        """The active traits of a speaker that are nearest to a text, with a cosine of at least ``least``."""
         bank = self._banks.get(speaker)
-        return bank.nearest(self._encoder.encode([text])[0], most) if bank else []
+        return bank.nearest(self._encoder.encode([text])[0], most, least) if bank else []
 
     def known_speakers(self) -> list[str]:
         """All speakers with traits, active or not, in the order of their first trait."""
@@ -361,10 +361,11 @@ class SpeakerTraits:
         same = self._by_text.get(text, [])
         return [self.traits[row] for row in [row for row in same if self._flags[0, row]] or same]
 
-    def nearest(self, vector: Vectors, most: int) -> list[Trait]:
-        """The active traits nearest to a unit vector, in row order."""
-        rows = np.flatnonzero(self._flags[0, : len(self.traits)])
-        nearest: NDArray[np.intp] = rows[np.argsort(-self.cosines(vector)[rows], kind="stable")[:most]]
+    def nearest(self, vector: Vectors, most: int, least: float) -> list[Trait]:
+        """The active traits nearest to a unit vector, at least that near, in row order."""
+        cosines = self.cosines(vector)
+        rows = np.flatnonzero(self._flags[0, : len(self.traits)] & (cosines >= least))
+        nearest: NDArray[np.intp] = rows[np.argsort(-cosines[rows], kind="stable")[:most]]
         return [self.traits[row] for row in sorted(nearest.tolist())]
 
 

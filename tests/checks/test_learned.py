@@ -14,6 +14,7 @@ from ld_agent.checks.kept import (
     asks_for_memory,
     deciding,
     ending,
+    may_end,
     over,
     own_words,
     true_answers,
@@ -113,6 +114,12 @@ def test_a_line_about_something_else_ends_nothing(check: StatementCheck):
     )
     assert over(check, [(said, claim), (said[1:], claim), (said[1:], "Nell: I work as a nurse.")]) == []
     assert over(check, []) == []
+
+
+def test_a_farewell_ends_nothing(check: StatementCheck):
+    """Read beside "I work nights at the hospital.", it seems to end it, with 0.84."""
+    lines = ("Bye, talk tomorrow!", "I gave up smoking last week.", "We moved to Ghent in May.")
+    assert [may_end(check, line) for line in lines] == [False, True, True]
 
 
 def test_a_summary_that_was_not_said_becomes_their_own_words(check: StatementCheck):

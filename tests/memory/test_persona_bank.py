@@ -152,6 +152,15 @@ def test_what_has_ended_is_history_and_held_before(
     assert [(t.at, t.mentions, t.holds_until) for t in bank.traits("Maya")] == [(START + 20 * DAY, 1, None)]
 
 
+def test_only_traits_that_are_near_enough_may_be_ended(bank: PersonaBank, said):
+    bank.merge([(said(), ["I play tennis.", "My sister is a judge."])])
+    near = [bank.near("Maya", "No more tennis for me.", 2, least) for least in (-1.0, 0.3)]
+    assert [[trait.text for trait in traits] for traits in near] == [
+        ["I play tennis.", "My sister is a judge."],
+        ["I play tennis."],
+    ]
+
+
 def test_no_trait_is_ended_by_nothing_or_by_less_trusted_text_or_against_a_pin(bank, store, key, said):
     bank.merge([(said(), ["I play tennis."])])
     [trait] = bank.traits("Maya")

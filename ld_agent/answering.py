@@ -235,10 +235,7 @@ class Answering:
         situation, heard = evidence.situation, evidence.situation.heard
         if not _asks_whether(situation):
             return None
-        words, places = (
-            situation.language.words,
-            deciding(evidence.check, evidence.lines, heard.speaker, heard.text),
-        )
+        words, places = situation.language.words, deciding(evidence.check, evidence.lines, heard.speaker, heard.text)
         found = [_source(evidence.passages[n], heard.text, situation.language.reading) for n in places]
         if not found:
             alone = self.reads_first and not situation.passed.parameters  # a client's tool may know

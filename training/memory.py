@@ -42,12 +42,8 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
     rng = random.Random(SEED)
     for source in request.sources:
         corpus = format_of(source)
-        rows = (
-            _of_dialogues(source, request.limit, rng)
-            if corpus == "dialogsum"
-            else _of_talks(source, request.limit, rng)
-        )
-        for episode, session, (messages, answer) in rows:
+        rows_of = _of_dialogues if corpus == "dialogsum" else _of_talks
+        for episode, session, (messages, answer) in rows_of(source, request.limit, rng):
             yield row_values(messages, answer, corpus=corpus, episode=episode, session=session, turn=1)
 
 

@@ -62,13 +62,7 @@ def _reason(conversation: Conversation, reply: Reply) -> str:
         said = next((u for u in reversed(conversation.utterances) if u.text == line and u != reply.heard), None)
         if said is None:
             return f"I read it in what I know: “{line}”"
-        who = (
-            "you"
-            if said.speaker == reply.heard.speaker
-            else "I"
-            if said.speaker == conversation.agent_name
-            else said.speaker
-        )
+        who = {conversation.agent_name: "I", reply.heard.speaker: "you"}.get(said.speaker, said.speaker)
         return f"I read it in what {who} said on {date(said.local_at)}: “{line}”"
     if reply.recalled:
         best = reply.recalled[0].record

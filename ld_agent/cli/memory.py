@@ -67,7 +67,7 @@ def list_command(
 
 
 def _list_records(opened: MemoryStore, stored: StoredConversation, as_json: bool) -> None:
-    records, traits = opened.records(stored.key), [t for t, _ in opened.personas(stored.key).traits()]
+    records, traits = opened.records(stored.key), opened.traits(stored.key)
     if as_json:
         print_json([record_json(r) for r in records] + [trait_json(t) for t in traits])
         return

@@ -118,11 +118,8 @@ def _played(agent: Agent, episodes: Sequence[Episode], lines: TextIO, teacher_fo
                 pass
         except KeyboardInterrupt:
             kept = agent.config.store.path != ":memory:"
-            say(
-                "interrupted; run the same command again to resume"
-                if kept
-                else "interrupted; with --store FILE the same command would resume where it stopped"
-            )
+            not_kept = "with --store FILE the same command would resume where it stopped"
+            say(f"interrupted; {'run the same command again to resume' if kept else not_kept}")
             raise
     return replies
 

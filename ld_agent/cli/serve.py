@@ -141,11 +141,8 @@ def list_command(store: Store) -> None:
         days = [f"{at:%Y-%m-%d}" if at else "" for at in (key.created, key.revoked)]
         rate = "default" if key.rate is None else str(key.rate)
         rows.append([plain(cell) for cell in (key.prefix, key.tenant, " ".join(key.scopes), rate, *days)])
-    console.print(
-        figures_table("", heads, rows, left=len(heads))
-        if rows
-        else "no keys; the server answers only on its own machine"
-    )
+    nothing = "no keys; the server answers only on its own machine"
+    console.print(figures_table("", heads, rows, left=len(heads)) if rows else nothing)
 
 
 @keys.command()

@@ -260,17 +260,13 @@ class PersonaBank:
         bank = self._banks.get(speaker)
         return bank.nearest(self._encoder.encode([text])[0], most, least) if bank else []
 
-    def known_speakers(self) -> list[str]:
-        """All speakers with traits, active or not, in the order of their first trait."""
-        return list(self._banks)
-
     def require(self, speaker: str, speakers: Sequence[str]) -> str:
         """The name of a speaker who takes part in the conversation, as it is written there.
 
         Raises:
             InputError: nobody has that name; lists the participants.
         """
-        everyone = dict.fromkeys([*speakers, *self.known_speakers()])
+        everyone = dict.fromkeys([*speakers, *self._banks])
         if (known := as_known(speaker, everyone)) not in everyone:
             raise InputError(
                 f"unknown speaker {speaker!r}; this conversation has: {', '.join(everyone) or 'nobody yet'}"

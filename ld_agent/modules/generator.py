@@ -29,6 +29,8 @@ UNLIKE = 16
 """Number of the last lines, by anyone, whose wording a sampled reply avoids."""
 DIRECT = "generator_direct"
 """The prompt for models that follow instructions; it says on which day a memory was told."""
+SHORTENED = "the utterance is longer than the model's window; its middle was left out of the prompt"
+NO_ROOM = "the model's window has no room for the instructions; set a larger one or fewer max_new_tokens"
 SHORTEST_HEARD = 64  # characters; a window without room for them has none for the instructions either
 
 
@@ -105,11 +107,7 @@ class Generator:
                 messages = self._fitting(situation)
         if messages is None:
             shortened = self._shortened(situation)
-            notes.append(
-                "the utterance is longer than the model's window; its middle was left out of the prompt"
-                if shortened != situation
-                else "the model's window has no room for the instructions; set a larger one or fewer max_new_tokens"
-            )
+            notes.append(SHORTENED if shortened != situation else NO_ROOM)
             messages = self._render(shortened)
         return Prompted(messages, tuple(notes))
 

@@ -50,27 +50,16 @@ def correct(relation: Relation, target: str, text: str, at: datetime, *, forgott
         InputError: there is no such record, trait or utterance.
     """
     store, key, reading = relation.resources.store, relation.key, relation.models.language.reading
-    text = store.redaction.stored(text)
+    text, forgotten = store.redaction.stored(text), forgotten or not text
     with store.writing(key):
         said = store.utterances(key)
         if target.startswith("u"):
-            plan = _utterance(relation, said, target, text, forgotten or not text)
+            plan = _utterance(relation, said, target, text, forgotten)
         else:
-            plan = (
-                _trait(relation, said, target, text)
-                if target.startswith("t")
-                else _record(relation, said, target, text)
-            )
+            plan = (_trait if target.startswith("t") else _record)(relation, said, target, text)
             _change(relation, target, text, at)
-        _carry(
-            relation,
-            Carried.over(plan.corrections, plan.lines, said, relation.agent_name, reading),
-            plan,
-            target,
-            text,
-            at,
-            forgotten=forgotten or not text,
-        )
+        carried = Carried.over(plan.corrections, plan.lines, said, relation.agent_name, reading)
+        _carry(relation, carried, plan, target, text, at, forgotten=forgotten)
     relation.changed_by_hand()
 
 
@@ -103,14 +92,13 @@ def undo(relation: Relation, at: datetime) -> None:
         topics = resources.topics.extract([r.text for r in records])
         records = [replace(record, topics=found) for record, found in zip(records, topics, strict=True)]
         vectors = resources.encoder.encode([r.text for r in records]) if records else ()
-        relearned = (
-            list(lines) if any(change.action == "forget" for change in latest) else []
-        )  # traits that went with it
+        forgot = any(change.action == "forget" for change in latest)
+        relearned = list(lines) if forgot else []  # traits that went with it
         since = [trait for trait in _learned_since(relation, lines) if trait not in before]
         store.rewrite(key, Rewriting(lines, list(zip(records, vectors, strict=True)), False, relearned), at)
         for trait_id in since:
             _change(relation, trait_id, "", at)
-        for trait, _ in store.personas(key).traits():
+        for trait in store.traits(key):
             if trait.id in before:
                 _change(relation, trait.id, before[trait.id], at)
         for target, pinned in pins.items():
@@ -139,12 +127,12 @@ def _change(relation: Relation, target: str, text: str, at: datetime) -> None:
 
 
 def _trait(relation: Relation, said: Sequence[Utterance], target: str, text: str) -> _Plan:
-    shelf = relation.resources.store.personas(relation.key)
-    trait = next((trait for trait, _ in shelf.traits() if trait.id == target), None)
+    store, key = relation.resources.store, relation.key
+    trait = next((trait for trait in store.traits(key) if trait.id == target), None)
     if trait is None:
         return _Plan()  # which `Store.edit` refuses
     sources = frozenset([trait.source] if trait.source else ())
-    kept = tuple(t.text for t in shelf.learned_from(list(sources)) if t.active and t.id != target)
+    kept = tuple(t.text for t in store.personas(key).learned_from(list(sources)) if t.active and t.id != target)
     correction = Correction(trait.text, relation.models.language.reading, text, trait.speaker, sources, kept)
     names = list(dict.fromkeys(u.speaker for u in said))
     return _Plan([correction], corrected_lines(correction, said, relation.agent_name, names))
@@ -157,9 +145,8 @@ def _record(relation: Relation, said: Sequence[Utterance], target: str, text: st
         return _Plan()
     made_from = [u for u in said if u.id in set(record.sources)]
     names = list(dict.fromkeys(u.speaker for u in said))
-    corrections = [
-        c for c in _differences(record.text, text, relation.models.language.reading) if c.new or not text
-    ]  # a shorter memory forgets nothing
+    corrections = _differences(record.text, text, relation.models.language.reading)
+    corrections = [c for c in corrections if c.new or not text]  # a shorter memory forgets nothing
     lines: dict[str, str] = {}
     for correction in corrections:
         current = [replace(u, text=lines.get(u.id, u.text)) for u in made_from if lines.get(u.id) != ""]
@@ -242,10 +229,10 @@ def _carry(
     relearned = [] if target.startswith("t") or forgotten else [i for i, line in plan.lines.items() if line]
     rewriting = Rewriting(carried.after, list(zip(changed, vectors, strict=True)), forgotten, relearned)
     store.rewrite(key, rewriting, at)
-    shelf, gone = store.personas(key), {trait.id for trait in plan.gone}
+    gone = {trait.id for trait in plan.gone}
     for trait in plan.fewer:
-        shelf.update(trait)
-    for trait, _ in shelf.traits():
+        store.personas(key).update(trait)
+    for trait in store.traits(key):
         new = "" if trait.id in gone else _carried_to(trait.text, carried)
         if trait.id != target and new != trait.text:
             _change(relation, trait.id, new, at)

@@ -90,8 +90,7 @@ class Forgetting:
 
     def _traits(self) -> list[_Told]:
         """The person's traits, those that have ended too: they would hold again."""
-        traits = (trait for trait, _ in self._store.personas(self._key).traits())
-        return [_Told(t.id, t.text) for t in traits if t.speaker == self._heard.speaker]
+        return [_Told(t.id, t.text) for t in self._store.traits(self._key) if t.speaker == self._heard.speaker]
 
     def _shorten(self, request: ForgetRequest, mentioned: Sequence[str]) -> None:
         """Keep of the request that something was to be forgotten, and of the sentences around it, what was not."""
@@ -184,16 +183,14 @@ class Forgetting:
 
     def _forget(self, told: Sequence[_Told]) -> None:
         """Forget traits and sentences, with what was learned from a line of nothing else."""
-        by_line = {u: {one.text for one in told if one.id == u.id} for u in self._said()}
-        whole = [u.id for u, gone in by_line.items() if gone.issuperset(sentences_of(u.text))]
+        gone = {u.id: {one.text for one in told if one.id == u.id} for u in self._said()}
+        whole = [u.id for u in self._said() if gone[u.id].issuperset(sentences_of(u.text))]
         learned = [t.id for t in self._store.personas(self._key).learned_from(whole) if t.mentions <= 1]
         for trait in dict.fromkeys([*(one.id for one in told if one.id.startswith("t")), *learned]):
             if trait in {one.id for one in self._traits()}:
                 correct(self._relation, trait, "", self._at)
         for said in self._said():
-            kept = _without(
-                said.text, next((gone for u, gone in by_line.items() if u.id == said.id), set()), self._reading
-            )
+            kept = _without(said.text, gone.get(said.id, set()), self._reading)
             if kept != said.text:
                 correct(self._relation, said.id, kept, self._at, forgotten=True)
 
@@ -210,9 +207,8 @@ class Forgetting:
                 shorter = replace(record, text=text, topics=tuple(t for t in record.topics if t in topics))
                 changed.append(in_own_words(self._relation, shorter, {}))
         vectors = resources.encoder.encode([record.text for record in changed]) if changed else ()
-        self._store.rewrite(
-            self._key, Rewriting({}, list(zip(changed, vectors, strict=True)), forgotten=True), self._at
-        )
+        rewriting = Rewriting({}, list(zip(changed, vectors, strict=True)), forgotten=True)
+        self._store.rewrite(self._key, rewriting, self._at)
 
     def _in_other_words(self, record: Record) -> list[_Told]:
         """The sentences of a memory that none of its lines says as they stand."""

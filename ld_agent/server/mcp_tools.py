@@ -166,8 +166,8 @@ def _stored(agent: Agent, person: str) -> StoredConversation:
 
 
 def _about(agent: Agent, conversation: StoredConversation) -> dict[str, Any]:
-    known, now = agent.store.personas(conversation.key).traits(), agent.resources.clock()
-    traits = [trait for trait, _ in known if trait.active and not trait.over(now)]
+    now = agent.resources.clock()
+    traits = [trait for trait in agent.store.traits(conversation.key) if trait.active and not trait.over(now)]
     records = agent.store.records(conversation.key)[-LATEST:]
     of_trait, of_record = {"id", "speaker", "text", "at", "channel"}, {"id", "text", "at", "channel", "said_by"}
     return {

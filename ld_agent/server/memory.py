@@ -111,7 +111,7 @@ def traits(
     as_of: Annotated[When | None, Query(description="Only those that held at this time, whenever told.")] = None,
 ) -> Any:
     """The traits of everyone in a person's conversation that have been learned so far."""
-    return {"traits": listed((trait for trait, _ in whose.store.personas(whose.key).traits()), history, as_of)}
+    return {"traits": listed(whose.store.traits(whose.key), history, as_of)}
 
 
 @router.get("/{person}/changes", response_model=shapes.ChangeList)

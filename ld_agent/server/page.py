@@ -137,7 +137,7 @@ def session(about: About, number: int) -> Response:
 def traits(about: About, after: Annotated[int, Query(ge=0, le=2**62)] = 0) -> Response:
     """Traits by speaker, first those that hold now."""
     store, key, now = about.whose.store, about.whose.key, about.whose.service.agent.clock()
-    dated = [trait for trait, _ in store.personas(key).traits()]
+    dated = store.traits(key)
     speakers = list(dict.fromkeys(trait.speaker for trait in dated))
     ordered = sorted(dated, key=lambda trait: (speakers.index(trait.speaker), trait.over(now)))
     page, groups = ordered[after : after + TRAITS], list[tuple[str, bool | None, list[Trait]]]()
@@ -224,7 +224,7 @@ def _memory(whose: Known, target: str) -> Any:
     """A record, trait or utterance by its id; None: it is gone."""
     if target.startswith("u"):
         return whose.store.utterances_by_id(whose.key, [target]).get(target)
-    traits = [trait for trait, _ in whose.store.personas(whose.key).traits()] if target.startswith("t") else []
+    traits = whose.store.traits(whose.key) if target.startswith("t") else []
     return next((memory for memory in traits or whose.store.records(whose.key) if memory.id == target), None)
 
 

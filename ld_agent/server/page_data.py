@@ -89,8 +89,7 @@ def held(whose: Known) -> tuple[str, list[Trait]]:
     stored, now = whose.store.find_conversation(whose.id), whose.service.agent.clock()
     agent = stored.agent if stored else ""
     name = whose.store.first_speaker(whose.key, agent) or whose.person
-    traits = [trait for trait, _ in whose.store.personas(whose.key).traits()]
-    holding = [trait for trait in traits if trait.speaker == name and not trait.over(now)]
+    holding = [trait for trait in whose.store.traits(whose.key) if trait.speaker == name and not trait.over(now)]
     return name, sorted(holding, key=lambda trait: (trait.pinned, trait.mentions, trait.last_at), reverse=True)
 
 

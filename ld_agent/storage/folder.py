@@ -165,7 +165,7 @@ def changes(store: Store, conversation: StoredConversation, path: Path) -> Chang
 
 def contents(store: Store, key: int) -> dict[str, str]:
     """What a folder says of a conversation, by id."""
-    traits = {trait.id: trait.text for trait, _ in store.personas(key).traits()}
+    traits = {trait.id: trait.text for trait in store.traits(key)}
     records = {record.id: record.text for record in store.records(key) if record.view != ITEMS}
     return traits | records | {u.id: _said(u) for u in store.utterances(key)}
 
@@ -187,7 +187,7 @@ def _header(path: Path) -> dict[str, Any]:
 def _files(store: Store, conversation: StoredConversation) -> Iterator[tuple[str, str]]:
     key = conversation.key
     lines = [_first_line(conversation, store.counters(key)), f"# {_line(conversation.id)}"]
-    traits = [trait for trait, _ in store.personas(key).traits()]
+    traits = store.traits(key)
     for speaker in dict.fromkeys([*store.speakers(key), *(trait.speaker for trait in traits)]):
         lines += ["", f"## {speaker}", ""]
         told = [trait for trait in traits if trait.speaker == speaker]

@@ -180,11 +180,10 @@ class Import:
         if circle := _circle(taken.superseded):
             raise ValueError(f"the trait {circle} is superseded by itself, through others")
         if not taken.ends_given:
-            shelf = self._store.personas(taken.key)
-            traits = {trait.id: trait for trait, _ in shelf.traits()}
+            traits = {trait.id: trait for trait in self._store.traits(taken.key)}
             for trait in traits.values():
                 if (newer := traits.get(trait.superseded_by or "")) and newer.source:
-                    shelf.update(replace(trait, holds_until=newer.at, ended_by=newer.source))
+                    self._store.personas(taken.key).update(replace(trait, holds_until=newer.at, ended_by=newer.source))
 
     def _check(self, taken: _Conversation, kind: str, values: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Check that a line is consistent: everything that `Conversation.respond` checks, ids and references."""

@@ -17,7 +17,7 @@ from ld_agent.storage.edits import Edits
 from ld_agent.storage.personas import PersonaShelf
 from ld_agent.storage.rows import ITEMS, RECORD, StoredConversation, from_rows, insert, microseconds
 from ld_agent.storage.shelf import Shelf
-from ld_agent.types import Record, utc
+from ld_agent.types import Record, Trait, utc
 
 SINCE = {"record": f"view != '{ITEMS}' AND at", "trait": "source != '' AND last_at"}
 """SQL: which rows of a table have a lifetime, and from when on."""
@@ -45,6 +45,10 @@ class Store(Edits):
             pk = self.db.of(key).row("SELECT pk FROM record WHERE conversation = ? AND id = ?", (key, after))
             where, values = f"+{where} AND pk > ?{len(values) + 1}", [*values, pk[0] if pk else 0]
         return self._records(key, where, *values)
+
+    def traits(self, key: int) -> list[Trait]:
+        """All traits of a conversation, past ones too, in storage order."""
+        return [trait for trait, _ in self.personas(key).traits()]
 
     def pinned(self, key: int) -> list[Record]:
         return self._records(key, "conversation = ? AND pinned = 1", key)

@@ -66,7 +66,7 @@ class QuestionsTask(AskedTask):
 
     def answered(self, agent: Agent, conversation: Conversation, question: Question) -> Steps[Answered]:
         said, records = conversation.utterances, conversation.records
-        traits = [trait.text for trait, _ in agent.store.personas(conversation.key).traits()]
+        traits = [trait.text for trait in agent.store.traits(conversation.key)]
         asked: list[Request] = []
 
         def given(request: Request) -> str | None:

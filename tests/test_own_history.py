@@ -60,6 +60,8 @@ def test_an_import_is_shown_then_stored_once(command_line: CommandLine, tmp_path
     ran = command_line(*command, "--timezone", "Europe/Paris", "--dry-run")
     assert (ran.code, ran.out, store.exists()) == (0, "", False)
     assert "4 messages would be stored" in ran.err
+    assert "nobody there is called" not in ran.err
+    assert "nobody there is called 'Anne'" in command_line(*command[:-1], "Anne", "--dry-run").err
     for expected in ("4 messages stored", "0 messages stored; 4 were stored already"):
         ran = command_line(*command, "--timezone", "Europe/Paris")
         assert (ran.code, expected in ran.err) == (0, True), ran.err

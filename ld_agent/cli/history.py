@@ -80,6 +80,8 @@ def import_history(
             beta = None if dry else settings.memory.beta
             broken = _take_in(opened, (conversation, agent), messages(name), people, imported, beta=beta)
     _summarize(imported, export, name, dry)
+    if imported.people and name_key(me) not in map(name_key, imported.people):
+        say(f"nobody there is called {me!r}; --me takes the name that you have in the history")
     if broken is not None:
         raise broken
     if dry:

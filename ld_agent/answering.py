@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ld_agent.backbones.base import Completion
-from ld_agent.checks.kept import ANSWERED, REWORDED, asks_for_memory, deciding, true_answers, unquoted
+from ld_agent.checks.kept import ANSWERED, READ, asks_for_memory, deciding, true_answers, unquoted
 from ld_agent.checks.learned import Lines, StatementCheck
 from ld_agent.checks.statements import asks, names, only_denies, part_about, says_unknown
 from ld_agent.errors import BackboneError
@@ -26,7 +26,7 @@ from ld_agent.modules.reader import Reader, agreed, answer_in, timely
 from ld_agent.modules.replies import only_repeats, reply_text
 from ld_agent.modules.situation import Prompted, Situation
 from ld_agent.steps import Steps
-from ld_agent.text import LONGEST_READ, SENTENCE_END, shared_stems, stems_listed, stems_of, whole_sentences
+from ld_agent.text import LONGEST_READ, SENTENCE_END, shared_stems, whole_sentences
 from ld_agent.types import SAID, Recalled, ReplyOptions, Utterance
 
 Hear = Callable[[str], None]
@@ -87,7 +87,6 @@ class Answering:
         options: ReplyOptions | None = None,
         listen: Callable[[], Hear | None] = lambda: None,
         said: Collection[str] | None = None,
-        checked: bool = False,
     ) -> Steps[Answer]:
         """Answer a rendered situation.
 
@@ -95,9 +94,8 @@ class Answering:
             listen: makes what hears the pieces of one answer as they are generated; an answer that is checked arrives
                 whole, after the check.
             said: sentences not to say again (`repeatable`): an answer of nothing else is asked for once more.
-            checked: the answer must be supported by what was said; see `checks`.
         """
-        if self.check is None or not checked:
+        if self.check is None or not situation.asked:
             return (yield from self._unrepeated(situation, prompted, options, listen, said))
         factual = replace(options or ReplyOptions(), temperature=0.0)  # what was told has one answer: it is not sampled
         answer = yield from self._checked(self.check, situation, prompted, factual)
@@ -305,13 +303,9 @@ class Evidence:
         passages = (*self.lines, *self.further)
         if not passages:
             return bool(answer) and not says_unknown(answer, self.situation.language.reading)
-        reading = self.situation.language.reading
-        known = stems_of(self.situation.heard.text, reading) | stems_listed("saying_nothing", reading)
-        said = [stems_of(answer, reading) & stems_of(" ".join(t for _, t in lines), reading) for lines in passages]
-        least = [ANSWERED if words - known else REWORDED for words in said]
-        return any(self._supported([(lines, answer) for lines in passages], least))
+        return any(self._supported([(lines, answer) for lines in passages], ANSWERED))
 
-    def _supported(self, answers: Sequence[tuple[Lines, str]], least: Sequence[float] = ()) -> list[bool]:
+    def _supported(self, answers: Sequence[tuple[Lines, str]], least: float = READ) -> list[bool]:
         heard, reading = self.situation.heard, self.situation.language.reading
         true = true_answers(self.check, answers, heard.speaker, heard.text, least)
         return [bool(t) and good and not says_unknown(t, reading) for (_, t), good in zip(answers, true, strict=True)]

@@ -68,7 +68,6 @@ class Turn:
         heard: u', the utterance to answer; the last one of its session.
         on_text: called with each piece of the reply as it is generated.
         interruptible: a KeyboardInterrupt, such as Ctrl-C, ends the reply as `ReplyStopped` does.
-        checked: the utterance asks for what was told, and the answer must be supported by it.
         decision: whether the answer called the utterance worth remembering; "": it was not asked.
         options: overrides of the config for this reply.
         since: `time.perf_counter` when the caller was let in, and then at the end of each step.
@@ -86,7 +85,6 @@ class Turn:
     traits: dict[str, tuple[str, ...]] = field(default_factory=dict)
     quotes: tuple[Utterance, ...] = ()
     notes: list[str] = field(default_factory=list)
-    checked: bool = False
     decision: str = ""
     timings_ms: dict[str, float] = field(default_factory=dict)
     _everyone: tuple[str, ...] = field(init=False)
@@ -146,9 +144,9 @@ class Turn:
         self.traits = dict(relation.bank.select(self._everyone, query.vector, self.heard.at, relation.agent_name))
         self._answering = self._made_to_answer()
         situation = self._situation()
-        self.checked = answered_here and self._answering.checks(situation)
-        if self.checked or config.memory.quotes:
-            situation = self._with_evidence(situation, self._told(situation.context if self.checked else ()))
+        situation = replace(situation, asked=answered_here and self._answering.checks(situation))
+        if situation.asked or config.memory.quotes:
+            situation = self._with_evidence(situation, self._told(situation.context if situation.asked else ()))
         return situation
 
     def _query(self) -> Query:
@@ -204,7 +202,7 @@ class Turn:
         config, reading = self.relation.resources.config, self.relation.models.language.reading
         self.quotes = self._quotes(told.without([u.id for u in situation.context]), config.memory.quotes)
         said = told.without([u.id for u in told.said if u.channel not in SAID])
-        read = passages(said, max(config.modules.reader.passages, EVIDENCE)) if self.checked else ()
+        read = passages(said, max(config.modules.reader.passages, EVIDENCE)) if situation.asked else ()
         quotes, *read_from = as_dated([self.quotes, *read], reading, self.heard.at)
         return replace(situation, quotes=quotes, passages=tuple(read_from), about=told.about)
 
@@ -247,10 +245,8 @@ class Turn:
 
     def _generated(self, situation: Situation, prompted: Prompted) -> Steps[str]:
         """The model's answer; its decision whether the utterance is worth remembering, if any, is noted."""
-        self._said_before = before = None if self.checked else self._not_to_be_repeated()
-        answer = yield from self._answering.steps(
-            situation, prompted, self._seeded(), self._listener, before, self.checked
-        )
+        self._said_before = before = None if situation.asked else self._not_to_be_repeated()
+        answer = yield from self._answering.steps(situation, prompted, self._seeded(), self._listener, before)
         self.notes += answer.notes
         self.notes += answer.completion.notes
         self._completion = answer.completion

@@ -130,18 +130,22 @@ def test_a_denial_of_something_said_is_retried_or_quoted(scene: Scene, question:
     assert any("asked again" in note for note in found.notes) == (reply == answer)
 
 
-class Unsure:
-    """A check that finds every claim a little likely."""
+class Probability:
+    """A check that finds every claim equally likely."""
+
+    def __init__(self, supported: float) -> None:
+        self.supported = supported
 
     def probabilities(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
-        return np.full((len(pairs), 3), 0.3, np.float32)
+        return np.full((len(pairs), 3), self.supported, np.float32)
 
 
-@pytest.mark.parametrize(("answer", "supported"), [("He is a diver.", True), ("His name is Castor.", False)])
-def test_an_answer_in_words_that_nobody_said_must_be_surer(answer: str, supported: bool):
+@pytest.mark.parametrize(("likely", "supported"), [(0.35, False), (0.45, True)])
+def test_an_answer_from_a_whole_prompt_must_be_surer_than_one_read_in_a_passage(likely: float, supported: bool):
     heard = Utterance("u2", "Maya", "What does my neighbour do?", START, session=2)
     told = Utterance("u1", "Maya", "My neighbour is a diver.", START, session=1)
-    assert Evidence(Unsure(), Situation("Sam", heard), [(told,)]).support(answer) is supported  # type: ignore[arg-type]
+    evidence = Evidence(Probability(likely), Situation("Sam", heard), [(told,)])  # type: ignore[arg-type]
+    assert (evidence.support("He is a diver."), evidence.each(["He is a diver."])) == (supported, [True])
 
 
 def test_what_came_from_a_document_is_not_put_into_the_askers_mouth(scene: Scene):

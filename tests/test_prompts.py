@@ -87,6 +87,7 @@ VARIABLES: dict[str, dict[str, Any]] = {
     "generator_paper": KNOWN | {"context": [("Maya", "Hello!")], "heard": ("Maya", "Are you there?")},
     "generator": KNOWN,
     "generator_direct": KNOWN,
+    "generator_asked": KNOWN,
     "reader": {"asker": "Maya", "question": "Where do I live?", "lines": [("Maya", "I live in Ghent.")]},
     "summarizer_paper": SESSION,
 }
@@ -123,7 +124,13 @@ def test_a_missing_variable_is_named(name: str, variable: str):
 def test_the_messages_called_constant_are_constant(name: str):
     loaded = ENGLISH.prompt(name)
     text = "".join(m.content for m in loaded.render(**VARIABLES[name])[: loaded.constant_messages])
-    joined = ("generator", "generator_direct", "recursive_reply", "conditional_reply")  # parts of one system message
+    joined = (
+        "generator",
+        "generator_direct",
+        "generator_asked",
+        "recursive_reply",
+        "conditional_reply",
+    )  # parts of one system message
     assert loaded.constant_messages < len(loaded.render(**VARIABLES[name])) or name in joined
     assert not any(value in text for value in _strings(VARIABLES[name]) if value != "I have a dog.")
 

@@ -29,6 +29,8 @@ UNLIKE = 16
 """Number of the last lines, by anyone, whose wording a sampled reply avoids."""
 DIRECT = "generator_direct"
 """The prompt for models that follow instructions; it says on which day a memory was told."""
+ASKED = "generator_asked"
+"""Their prompt for what only the memory can answer: asked as in small talk, a third of the answers come as if from the asker."""
 SHORTENED = "the utterance is longer than the model's window; its middle was left out of the prompt"
 NO_ROOM = "the model's window has no room for the instructions; set a larger one or fewer max_new_tokens"
 SHORTEST_HEARD = 64  # characters; a window without room for them has none for the instructions either
@@ -224,7 +226,7 @@ def render(situation: Situation, template: str = "generator") -> tuple[Message, 
             the answer has another form because it ``decides``.
     """
     several = len(situation.people) > 1
-    system, *examples = situation.language.prompt(template).render(**_known(situation, template == DIRECT))
+    system, *examples = situation.language.prompt(template).render(**_known(situation, template != "generator"))
     messages = [_with_added(system, situation), *(() if situation.decides else examples)]
     begun = len(messages)
     said = (*situation.context, situation.heard)
@@ -246,7 +248,7 @@ def render_directly(situation: Situation) -> tuple[Message, ...]:
     """The messages for a model that follows instructions; if a decision is requested, its format is repeated after the
     utterance, because models tend to imitate their earlier replies, which have none.
     """
-    *before, heard = render(situation, DIRECT)
+    *before, heard = render(situation, ASKED if situation.asked else DIRECT)
     if not situation.decides:
         return (*before, heard)
     reminder = situation.language.prompt("conditional_reply").render()[1].content

@@ -40,6 +40,7 @@ class Situation:
         instructions: those of the caller, added to the agent's own and cut to a quarter of the window.
         language: of the prompt.
         doubted: the channel of each trait that was not said in the chat, by speaker and text.
+        asked: only the memory can answer, and the answer must be supported by what was said.
         about: the only speaker whom ``heard`` asks about by name, if any; see `asked_about`.
         passed: what the client sent besides text.
     """
@@ -59,6 +60,7 @@ class Situation:
     instructions: str = ""
     language: Language = ENGLISH
     doubted: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    asked: bool = False
     about: str = ""
     passed: Passed = NOTHING_PASSED
 

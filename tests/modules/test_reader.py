@@ -93,7 +93,8 @@ def ask(config: Callable[..., Config], check: StatementCheck) -> Callable[..., t
         )
         answering = Answering(generator, alike, True, Reader(models), 4, first, check)
         assert answering.checks(situation)
-        steps = answering.steps(situation, generator.prompt_for(situation), checked=True)
+        situation = replace(situation, asked=True)
+        steps = answering.steps(situation, generator.prompt_for(situation))
         return run(steps, models.complete), backbone
 
     return asked

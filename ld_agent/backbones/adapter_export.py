@@ -7,7 +7,6 @@ Knows PEFT's files, vLLM's limits and the layout of llama.cpp; loads no model.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -94,7 +93,8 @@ def export_for_llama_cpp(adapters: Mapping[str, str], base: str, out: Path) -> s
             module, folder, "llama.cpp", {**ACCEPTED, "alpha_pattern": (None, {}), "rank_pattern": (None, {})}
         )
         adapter.check_base(base, linear)
-        ready[module] = _alpha(adapter.settings), dict(_gguf_tensors(adapter, shape))
+        alpha = adapter.scale("") * adapter.settings.get("r", 8)  # llama.cpp scales an adapter by α / rank
+        ready[module] = alpha, dict(_gguf_tensors(adapter, shape))
     out.mkdir(parents=True, exist_ok=True)
     for module, (alpha, tensors) in ready.items():
         _write_gguf(out / f"{module}.gguf", module, ARCHITECTURES[shape.model_type], alpha, tensors)
@@ -113,17 +113,11 @@ def _folders(adapters: Mapping[str, str], out: Path) -> dict[str, Path]:
 
 def _read(module: str, folder: Path, server: str, accepted: Mapping[str, tuple[object, ...]]) -> Adapter:
     """An adapter without a setting or tensor that the server does not accept."""
-    settings = read_settings(module, folder)
-    for key, values in accepted.items():
-        if settings.get(key) not in values:
-            raise InputError(
-                f"the adapter of {module} has {key}={settings[key]!r}, which {server} does not support; tune one without"
-            )
-    return read_adapter(module, folder, settings, lambda tensor: _unknown(module, server, tensor))
+    return read_adapter(module, folder, accepted, lambda what: _refused(module, server, what))
 
 
-def _unknown(module: str, server: str, tensor: str) -> InputError:
-    return InputError(f"the adapter of {module} has a tensor that {server} does not know: {tensor}")
+def _refused(module: str, server: str, what: str) -> InputError:
+    return InputError(f"the adapter of {module} has {what}, which {server} does not support; tune one without")
 
 
 def _for_vllm(module: str, folder: Path, most_rank: int) -> Adapter:
@@ -154,13 +148,6 @@ def _shape(base: str) -> tuple[Any, dict[str, tuple[int, int]]]:
             return shape, linear_shapes(AutoModelForCausalLM.from_config(shape))
 
 
-def _alpha(settings: Mapping[str, Any]) -> float:
-    """α, by which llama.cpp scales an adapter: α / rank."""
-    return float(settings.get("lora_alpha", 8)) * (
-        math.sqrt(settings.get("r", 8)) if settings.get("use_rslora") else 1.0
-    )
-
-
 def _gguf_tensors(adapter: Adapter, shape: Any) -> Iterator[tuple[str, Array]]:
     """Tensor names and values for llama.cpp: A is (rank, in), B is (out, rank)."""
     import gguf
@@ -171,7 +158,7 @@ def _gguf_tensors(adapter: Adapter, shape: Any) -> Iterator[tuple[str, Array]]:
     for layer, (down, up) in adapter.factors.items():
         name = names.get_name(f"{layer}.weight", try_suffixes=(".weight",))
         if name is None:
-            raise _unknown(adapter.module, "llama.cpp", layer)
+            raise _refused(adapter.module, "llama.cpp", f"a tensor for {layer}")
         yield f"{name}.lora_a", down.float().numpy()
         values = up.float().numpy()
         yield f"{name}.lora_b", _rotated(values, layer, shape) if architecture == "llama" else values

@@ -86,18 +86,21 @@ class Adapter:
 
 
 def read_adapter(
-    module: str, folder: Path, settings: Mapping[str, Any], unknown: Callable[[str], Exception]
+    module: str, folder: Path, accepted: Mapping[str, tuple[object, ...]], refused: Callable[[str], Exception]
 ) -> Adapter:
     """Read a folder that PEFT wrote.
 
     Args:
-        settings: from `read_settings`.
-        unknown: the error for the name of a tensor that is no factor of a linear module.
+        accepted: the values that some settings may have, None where they may be absent.
+        refused: the error for a setting with another value, or for a tensor that is no factor of a linear module.
 
     Raises:
-        ModelError: no readable tensors there, or others than the settings say.
+        ModelError: as `read_settings`; no readable tensors there, or others than the settings say.
     """
-    file = folder / WEIGHTS
+    settings, file = read_settings(module, folder), folder / WEIGHTS
+    for key, values in accepted.items():
+        if settings.get(key) not in values:
+            raise refused(f"{key}={settings.get(key)!r}")
     try:
         tensors = load_file(file)
     except (OSError, SafetensorError, RuntimeError, ValueError) as exc:
@@ -105,7 +108,7 @@ def read_adapter(
     pairs: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         if (match := TENSOR.fullmatch(name)) is None:
-            raise unknown(name)
+            raise refused(f"the tensor {name}")
         pairs.setdefault(match[1], {})[match[2]] = tensor
     if not pairs:
         raise _damaged(module, folder, "has no tensors")

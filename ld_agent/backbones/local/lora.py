@@ -6,19 +6,24 @@ decoding. PEFT itself is not needed to run an adapter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from ld_agent.backbones.local.adapter_files import linear_shapes, read_adapter, read_settings
+from ld_agent.backbones.local.adapter_files import linear_shapes, read_adapter
 from ld_agent.errors import ModelError
 
 PIECE = 64
 """Tokens of a prompt for which an adapter's part is computed at a time."""
-_UNSUPPORTED = {"use_dora": False, "modules_to_save": None, "bias": "none", "lora_bias": False}
+ACCEPTED: Mapping[str, tuple[object, ...]] = {
+    **dict.fromkeys(("use_dora", "lora_bias"), (None, False)),
+    "modules_to_save": (None, []),
+    "bias": (None, "none"),
+}
+"""PEFT settings and the values with which an adapter can be chosen per row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +97,12 @@ class LoraAdapters:
             ModelError: no readable or whole LoRA adapter there, one of a kind that cannot be chosen per row, or one made
                 for another base.
         """
-        settings, which = read_settings(name, folder), f"adapter {name!r} in {folder}"
-        for key, plain in _UNSUPPORTED.items():
-            if settings.get(key, plain) not in (plain, None, []):
-                what = f"has {key}={settings[key]!r}, which cannot be chosen per row; train it with {key}={plain!r}"
-                raise ModelError(f"{which} {what}")
-        what = "which cannot be chosen per row; train LoRA on linear modules only"
-        adapter = read_adapter(name, folder, settings, lambda tensor: ModelError(f"{which} holds {tensor}, {what}"))
+
+        def refused(what: str) -> ModelError:
+            why = "which cannot be chosen per row; train plain LoRA, on linear modules only"
+            return ModelError(f"adapter {name!r} in {folder} has {what}, {why}")
+
+        adapter = read_adapter(name, folder, ACCEPTED, refused)
         adapter.check_base(self._base_name, self._linear)
         for path, (down, up) in adapter.factors.items():
             scaled = up.float() * adapter.scale(path)

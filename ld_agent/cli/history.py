@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from ld_agent.cli.opened import agent_of
 from ld_agent.cli.show import say
 from ld_agent.config import Config
 from ld_agent.datasets.exports import Export, Message, format_of, read
@@ -79,19 +80,18 @@ def import_history(
         with _progress(export, imported) as messages:
             beta = None if dry else settings.memory.beta
             broken = _take_in(opened, (conversation, agent), messages(name), people, imported, beta=beta)
-    _summarize(imported, export, name, dry)
-    if imported.people and name_key(me) not in map(name_key, imported.people):
-        say(f"nobody there is called {me!r}; --me takes the name that you have in the history")
+    _summarize(imported, export, name, me, dry)
     if broken is not None:
         raise broken
     if dry:
         return
+    learning = settings.changed(store={"path": store})
     if imported.edited:
-        _correct(imported, settings.changed(store={"path": store}), conversation, agent)
+        with agent_of(learning) as learner:
+            correct_edited(learner.conversation(conversation, agent_name=agent, resume=False), imported)
     if imported.stored:
-        taking = ""
-        if imported.stored > MANY and errors.is_terminal:
-            taking = _estimate(settings.changed(store={"path": store}), conversation)
+        worth_it = imported.stored > MANY and errors.is_terminal
+        taking = _estimate(learning, conversation) if worth_it else ""
         _say_how_to_learn(f"--store {shown(store)} --conversation {conversation}", me, taking)
 
 
@@ -118,31 +118,17 @@ def _take_in(
     return None
 
 
-def _correct(imported: Imported, settings: Config, conversation: str, agent_name: str) -> None:
-    """Correct messages that were edited since an earlier import, and what was learned from them."""
-    from ld_agent.agent import Agent
-
-    agent = Agent(settings)
-    try:
-        correct_edited(agent.conversation(conversation, agent_name=agent_name, resume=False), imported)
-    finally:
-        agent.close(end_sessions=False)
-
-
 def _estimate(settings: Config, conversation: str) -> str:
     """How long it takes to learn from what was stored, measured with its first messages."""
-    from ld_agent.agent import Agent
     from ld_agent.running.rebuild import time_to_learn
 
     with bars(TextColumn("{task.description}"), TimeElapsedColumn(), transient=True) as display:
         display.add_task("learning from the first messages, for an estimate", total=None)
-        agent = Agent(settings)
         try:
-            return f" in about {time_to_learn(agent, found_conversation(agent.store, conversation))} (h:min:s)"
+            with agent_of(settings) as agent:
+                return f" in about {time_to_learn(agent, found_conversation(agent.store, conversation))} (h:min:s)"
         except LDAgentError as exc:
             return f" (no estimate: {exc})"
-        finally:
-            agent.close(end_sessions=False)
 
 
 def _say_how_to_learn(where: str, me: str, taking: str) -> None:
@@ -183,7 +169,7 @@ def _progress(export: Export, imported: Imported) -> Iterator[Callable[[str], It
         yield messages
 
 
-def _summarize(imported: Imported, export: Export, format: str, dry: bool) -> None:
+def _summarize(imported: Imported, export: Export, format: str, me: str, dry: bool) -> None:
     """Say what an import stored, or would store."""
     many = "message" if imported.stored == 1 else "messages"
     known = f"; {imported.known} were stored already" if imported.known else ""
@@ -195,3 +181,5 @@ def _summarize(imported: Imported, export: Export, format: str, dry: bool) -> No
         if counted:
             more = f" and {len(counted) - NAMED} more" if len(counted) > NAMED else ""
             say(f"{what} {', '.join(f'{name} ({count})' for name, count in counted.most_common(NAMED))}{more}")
+    if imported.people and name_key(me) not in map(name_key, imported.people):
+        say(f"nobody there is called {me!r}; --me takes the name that you have in the history")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 import typer
 
-from ld_agent.config import load_config
+from ld_agent.config import Config, load_config
 from ld_agent.errors import InputError
 from ld_agent.storage.exchange import found_conversation
 from ld_agent.storage.opening import existing_store
@@ -20,13 +20,18 @@ if TYPE_CHECKING:
     from ld_agent.storage.store import Store
 
 
+def agent_on(store: str, config: str | None, overrides: list[str] | None) -> AbstractContextManager[Agent]:
+    """`agent_of` a config on an existing store."""
+    existing_store(store).close()
+    return agent_of(load_config(config, overrides or []).changed(store={"path": store}))
+
+
 @contextmanager
-def agent_on(store: str, config: str | None, overrides: list[str] | None) -> Iterator[Agent]:
-    """An agent on an existing store; leaving it ends no session."""
+def agent_of(config: Config, *, background: bool = False) -> Iterator[Agent]:
+    """An agent; leaving it ends no session."""
     from ld_agent.agent import Agent
 
-    existing_store(store).close()
-    agent = Agent(load_config(config, overrides or []).changed(store={"path": store}))
+    agent = Agent(config, background=background)
     try:
         yield agent
     finally:

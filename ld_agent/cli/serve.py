@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from ld_agent.cli.evaluate import names_of
+from ld_agent.cli.opened import agent_of
 from ld_agent.cli.options import Configs, MaybeStore, OneConfig, Overrides, Store, configured
 from ld_agent.cli.show import console, figures_table, plain, say
 from ld_agent.errors import ConfigError, InputError
@@ -74,16 +75,12 @@ def mcp(
     import asyncio
     import logging
 
-    from ld_agent.agent import Agent
     from ld_agent.server.mcp_tools import memory_server
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
-    agent = Agent(configured(config, store, overrides), background=True)
-    try:
+    with agent_of(configured(config, store, overrides), background=True) as agent:
         server = memory_server(agent, person)
         asyncio.run(server.run_stdio_async() if port is None else server.run_streamable_http_async(port=port))
-    finally:
-        agent.close(end_sessions=False)
 
 
 def require_extra(extra: str, packages: tuple[str, ...]) -> None:

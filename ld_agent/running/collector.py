@@ -226,10 +226,9 @@ class Collector:
         try:
             completions = list(self._complete(requests)) if requests else []
         except BaseException as exc:
+            one_is_at_fault = len(batch) > 1 and isinstance(exc, BackboneError) and exc.refused
             for job in batch:
-                if (
-                    isinstance(exc, BackboneError) and exc.refused and len(batch) > 1
-                ):  # one caller's request is at fault
+                if one_is_at_fault:
                     self._answer_alone(job)
                 else:
                     job.answers.set_exception(self._as_own(exc, len(batch)))

@@ -34,11 +34,6 @@ class Model:
             assert self.go_on.wait(PATIENCE)
         if "bad" in texts:
             raise BackboneError("the model is away")
-        if "wrong" in texts:
-            for request in requests:
-                if request.on_text is not None:
-                    request.on_text("begun")
-            raise BackboneError("a wrong schema", refused=True)
         for request, text in zip(requests, texts, strict=True):
             if request.on_text is not None:
                 request.on_text(text)
@@ -100,15 +95,22 @@ def test_a_model_that_fails_fails_the_callers_of_that_batch_only() -> None:
     assert other.result() == ["E"]
 
 
-def test_a_request_that_is_refused_fails_its_own_caller_only() -> None:
-    model, heard = Model(), list[str]()
-    jobs = [[asked("good")], [asked("wrong")], [asked("fine")], [asked("told", on_text=heard.append)]]
-    good, wrong, fine, told = answers(model, jobs)
-    assert (good.result(), fine.result()) == (["GOOD"], ["FINE"])
-    assert str(wrong.exception()) == "a wrong schema"
-    assert "interrupted by another caller" in str(told.exception())
-    assert heard == ["begun"]
-    assert model.batches[2:] == [["good"], ["wrong"], ["fine"]]
+@pytest.mark.anyio
+async def test_who_asks_a_concurrent_model_neither_waits_for_others_nor_fails_with_them() -> None:
+    model = Model()
+    collectors = Collectors(model, lambda module: "", lambda module: True)
+    slow = asyncio.ensure_future(collectors.acomplete([asked("slow")]))
+    while not model.started.is_set():
+        await asyncio.sleep(0)
+    try:
+        others = [collectors.acomplete([asked(text)]) for text in ("bad", "good")]
+        bad, good = await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), PATIENCE)
+        assert (str(bad), good[0].text, slow.done()) == ("the model is away", "GOOD", False)
+        assert collectors.complete([asked("here")])[0].text == "HERE"
+    finally:
+        model.go_on.set()
+    assert (await slow)[0].text == "SLOW"
+    collectors.close()
 
 
 @pytest.mark.anyio

@@ -91,13 +91,14 @@ class EndpointBackbone:
 
     Attributes:
         passes_on: images, files, tools and a format of a client are sent as they came; without those that the endpoint refuses.
+        concurrent: callers in several threads are answered at once.
 
     Raises:
         ModelError: the ``openai`` package is missing, no key is set, or base_url is not an http address.
         ConfigError: ``extra`` has a parameter that is set here.
     """
 
-    passes_on = True
+    passes_on = concurrent = True
 
     def __init__(
         self,

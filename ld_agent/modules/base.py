@@ -82,6 +82,11 @@ class Models:
         """Whether the model of a module gets what a client sent besides text: images, tools."""
         return bool(getattr(self.backbone(module), "passes_on", False))
 
+    def concurrent(self, module: str) -> bool:
+        """Whether the model of a module answers many callers at once, as endpoints do; loads nothing."""
+        given = self._given
+        return self._sections[module].kind == "openai" if given is None else bool(getattr(given, "concurrent", False))
+
     def settings(self, module: str) -> ModuleSection:
         return self._settings[module]
 

@@ -2,8 +2,9 @@
 batch.
 
 One caller at a time runs the model, for everything that has arrived by then. A lone caller runs it directly, without
-another thread. Each backbone has its own collector, so that a slow one does not delay the callers of another. What
-they cost is added up by module. Knows requests and completions, but no conversations.
+another thread. Each backbone has its own collector, so that a slow one does not delay the callers of another. A backbone
+that answers many callers at once needs no batches: none of its callers waits for another or fails with it. What they cost
+is added up by module. Knows requests and completions, but no conversations.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from ld_agent.backbones.base import Completion, Request
 from ld_agent.errors import BackboneError
 from ld_agent.steps import Complete
 
-INTERRUPTED = "the model call was interrupted by another caller; try again"
+CALLERS = 16
+"""Coroutines that wait for one concurrent model; others queue for a thread."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,7 +31,6 @@ class Job:
     asked: list[Request]
     answers: Future[list[Completion]] = field(default_factory=Future)
     stopped: BaseException | None = None
-    heard: bool = False
 
     def listening(self, request: Request, alone: bool) -> Request:
         """The request with a listener that cannot break its batch: an exception it raises is kept for its own caller."""
@@ -38,7 +39,6 @@ class Job:
             return request
 
         def heard(piece: str, listener: Callable[[str], None] = listener) -> None:
-            self.heard = True
             if self.stopped is None:
                 try:
                     listener(piece)
@@ -83,20 +83,26 @@ class Costs:
 
 
 class Collectors:
-    """Calls several models for many callers, each model through its own `Collector`.
+    """Calls several models for many callers, each model through its own `Collector` or `Concurrent`.
 
     Args:
         complete: answers a batch of one model.
         model_of: returns a value that identifies the model of a module.
+        concurrent: whether the model of a module answers many callers at once.
 
     Attributes:
         costs: of the requests that were answered; a call that fails, or that is interrupted, costs nothing.
     """
 
-    def __init__(self, complete: Complete, model_of: Callable[[str], Hashable]) -> None:
-        self._complete, self._model_of = complete, model_of
+    def __init__(
+        self,
+        complete: Complete,
+        model_of: Callable[[str], Hashable],
+        concurrent: Callable[[str], bool] = lambda module: False,
+    ) -> None:
+        self._complete, self._model_of, self._concurrent = complete, model_of, concurrent
         self.costs = Costs()
-        self._collectors: dict[Hashable, Collector] = {}
+        self._collectors: dict[Hashable, Collector | Concurrent] = {}
         self._lock = threading.Lock()
 
     def complete(self, requests: Sequence[Request]) -> list[Completion]:
@@ -131,15 +137,35 @@ class Collectors:
         self.costs.add(requests, completions, time.perf_counter() - begun)
         return completions
 
-    def _by_model(self, requests: Sequence[Request]) -> list[tuple[Collector, list[int]]]:
+    def _by_model(self, requests: Sequence[Request]) -> list[tuple[Collector | Concurrent, list[int]]]:
         positions: dict[Hashable, list[int]] = {}
         for position, request in enumerate(requests):
             positions.setdefault(self._model_of(request.module), []).append(position)
         with self._lock:
-            return [
-                (self._collectors.setdefault(model, Collector(self._complete)), places)
-                for model, places in positions.items()
-            ]
+            for model, places in positions.items():
+                if model not in self._collectors:
+                    kind = Concurrent if self._concurrent(requests[places[0]].module) else Collector
+                    self._collectors[model] = kind(self._complete)
+            return [(self._collectors[model], places) for model, places in positions.items()]
+
+
+class Concurrent:
+    """Calls one model that answers many callers at once, each in a thread.
+
+    Args:
+        complete: answers one batch, also while it answers others.
+    """
+
+    def __init__(self, complete: Complete) -> None:
+        self.complete = complete
+        self._threads = ThreadPoolExecutor(CALLERS, "ld-agent-model")
+
+    async def acomplete(self, requests: Sequence[Request]) -> Sequence[Completion]:
+        """`complete` for coroutines."""
+        return await asyncio.wrap_future(self._threads.submit(self.complete, requests))
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True)
 
 
 class Collector:
@@ -226,12 +252,8 @@ class Collector:
         try:
             completions = list(self._complete(requests)) if requests else []
         except BaseException as exc:
-            one_is_at_fault = len(batch) > 1 and isinstance(exc, BackboneError) and exc.refused
             for job in batch:
-                if one_is_at_fault:
-                    self._answer_alone(job)
-                else:
-                    job.answers.set_exception(self._as_own(exc, len(batch)))
+                job.answers.set_exception(self._as_own(exc, len(batch)))
         else:
             start = 0
             for job in batch:
@@ -244,14 +266,9 @@ class Collector:
         with self._changed:
             self._changed.notify_all()
 
-    def _answer_alone(self, job: Job) -> None:
-        """Ask again for one job, unless its listener has heard a part of the answer."""
-        if job.heard:
-            job.answers.set_exception(BackboneError(INTERRUPTED))
-        else:
-            self._answer([job])
-
     @staticmethod
     def _as_own(exc: BaseException, callers: int) -> BaseException:
         """The error to raise for a caller: an interruption of another caller's thread appears as a failed call."""
-        return exc if isinstance(exc, Exception) or callers == 1 else BackboneError(INTERRUPTED)
+        if isinstance(exc, Exception) or callers == 1:
+            return exc
+        return BackboneError("the model call was interrupted by another caller; try again")

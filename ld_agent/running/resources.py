@@ -73,7 +73,7 @@ class Resources:
         self.config = config
         self.clock = clock or (lambda: datetime.now(UTC))
         self.models = Models(config, backbone)
-        self.asking = Collectors(self.models.complete, self.models.backbone_key)
+        self.asking = Collectors(self.models.complete, self.models.backbone_key, self.models.concurrent)
         self.store = open_store(config.store.path, config.store.redact)
         self.store.clock = self.clock
         days = {"record": config.memory.ttl, "trait": config.personas.ttl}

@@ -90,8 +90,7 @@ def import_history(
         with agent_of(learning) as learner:
             correct_edited(learner.conversation(conversation, agent_name=agent, resume=False), imported)
     if imported.stored:
-        worth_it = imported.stored > MANY and errors.is_terminal
-        taking = _estimate(learning, conversation) if worth_it else ""
+        taking = _estimate(learning, conversation) if imported.stored > MANY and errors.is_terminal else ""
         _say_how_to_learn(f"--store {shown(store)} --conversation {conversation}", me, taking)
 
 

@@ -30,7 +30,7 @@ UNLIKE = 16
 DIRECT = "generator_direct"
 """The prompt for models that follow instructions; it says on which day a memory was told."""
 ASKED = "generator_asked"
-"""Their prompt for what only the memory can answer: asked as in small talk, a third of the answers come as if from the asker."""
+"""Their prompt for what only the memory can answer; see the file."""
 SHORTENED = "the utterance is longer than the model's window; its middle was left out of the prompt"
 NO_ROOM = "the model's window has no room for the instructions; set a larger one or fewer max_new_tokens"
 SHORTEST_HEARD = 64  # characters; a window without room for them has none for the instructions either
@@ -223,10 +223,12 @@ def render(situation: Situation, template: str = "generator") -> tuple[Message, 
 
     Args:
         template: name of the prompt. What it has after the system message are examples of the agent's manner, left out if
-            the answer has another form because it ``decides``.
+            the answer has another form because it ``decides``. The last message of `ASKED` is what is recalled; it stands
+            right before the question.
     """
     several = len(situation.people) > 1
     system, *examples = situation.language.prompt(template).render(**_known(situation, template != "generator"))
+    background = examples.pop().content if template == ASKED else ""
     messages = [_with_added(system, situation), *(() if situation.decides else examples)]
     begun = len(messages)
     said = (*situation.context, situation.heard)
@@ -241,6 +243,8 @@ def render(situation: Situation, template: str = "generator") -> tuple[Message, 
             messages[-1] = Message(role, f"{messages[-1].content}\n{text}")
         else:
             messages.append(Message(role, text))
+    if background:
+        messages[-1] = Message("user", f"{background}\n\n{messages[-1].content}")
     return tuple(messages)
 
 

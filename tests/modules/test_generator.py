@@ -240,13 +240,14 @@ def test_the_agents_line_at_the_beginning_joins_no_example(config):
     assert messages[-2].content == "Hello there!"
 
 
-def test_what_only_the_memory_can_answer_is_asked_otherwise(config):
-    """Among examples of small talk, a small model answers as if it were the asker."""
+def test_what_only_the_memory_can_answer_is_asked_right_after_what_is_recalled(config):
+    """Otherwise a small model answers as if it were the asker."""
     generator = Generator(Models(config(), ScriptedBackbone()), "direct")
-    prompts = [generator.prompt_for(replace(FULL, asked=asked)).messages for asked in (True, False)]
-    turned = [any(m.role == "assistant" and m.content.startswith("You ") for m in prompt) for prompt in prompts]
-    assert turned == [True, False]
-    assert all(FULL.recalled[0].record.text in prompt[0].content for prompt in prompts)
+    asked, talk = (generator.prompt_for(replace(FULL, asked=asked)).messages for asked in (True, False))
+    memory = FULL.recalled[0].record.text
+    assert [memory in message.content for message in asked] == [*[False] * (len(asked) - 1), True]
+    assert asked[-1].content.endswith(f"\n\n{FULL.heard.text}")
+    assert (memory in talk[0].content, talk[-1].content) == (True, FULL.heard.text)
 
 
 @pytest.mark.parametrize(

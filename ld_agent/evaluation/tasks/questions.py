@@ -97,8 +97,8 @@ class QuestionsTask(AskedTask):
 
 
 def _shown(request: Request) -> str:
-    """The text shown to a module besides the question."""
-    return request.messages[-1 if request.module == "reader" else 0].content
+    """The text shown to a module: what is recalled stands in the first message or in the last."""
+    return f"{request.messages[0].content}\n{request.messages[-1].content}"
 
 
 def invents_nothing(reply: str, reading: Reading) -> bool:

@@ -67,7 +67,6 @@ class Answering:
         reader: looks for the answer in passages; None: the generator answers alone.
         passages: maximum number that it reads, besides one of traits.
         check: judges whether a passage supports an answer; None: no answer is checked.
-        reads_first: ask the reader before the generator; False: only when the generator's answer has no support.
         seen: collects every completion of the model.
     """
 
@@ -76,7 +75,6 @@ class Answering:
     grounded: bool
     reader: Reader | None = None
     passages: int = 4
-    reads_first: bool = True
     check: StatementCheck | None = None
     seen: list[Completion] = field(default_factory=list)
 
@@ -157,14 +155,14 @@ class Answering:
             prompted = self.generator.prompt_for(situation)
         evidence, failed = self._evidence(check, situation), list[str]()
         read = self._whether(evidence)
-        if read is None and self.reads_first:
+        if read is None:
             read = yield from self._read(evidence, failed)
         if read is not None and not situation.decides:
             return read
         completion = yield from self._completion(prompted, situation, options)
         if read is not None:
             return replace(read, completion=completion)
-        answer = yield from self._doubted(evidence, completion, options, failed)
+        answer = yield from self._doubted(evidence, completion, options)
         return replace(answer, notes=(*failed, *answer.notes))
 
     def _shortened(self, answer: Answer, most: int) -> Answer:
@@ -174,22 +172,12 @@ class Answering:
             return answer
         return replace(answer, text=text, completion=replace(answer.completion, finish="length"))
 
-    def _doubted(
-        self, evidence: Evidence, completion: Completion, options: ReplyOptions, failed: list[str]
-    ) -> Steps[Answer]:
-        """The generator's answer if what was said supports it, or else what is read, answered again, or quoted.
-
-        Args:
-            failed: see `_read`.
-        """
+    def _doubted(self, evidence: Evidence, completion: Completion, options: ReplyOptions) -> Steps[Answer]:
+        """The generator's answer if what was said supports it, or else what is answered again, or quoted."""
         situation, text = evidence.situation, _reply(completion.text, completion.finish, evidence.situation)
         answer = Answer(text, completion)
         if not completion.text or completion.calls or evidence.support(text):
             return answer
-        if not self.reads_first:
-            read = yield from self._read(evidence, failed)
-            if read is not None:
-                return replace(read, completion=completion)
         words, told = situation.language.words, self._said_by_user(situation)
         if told:
             reminded = self.generator.prompt_for(_reminded(situation, told[0].text))
@@ -236,7 +224,7 @@ class Answering:
         words, places = situation.language.words, deciding(evidence.check, evidence.lines, heard.speaker, heard.text)
         found = [_source(evidence.passages[n], heard.text, situation.language.reading) for n in places]
         if not found:
-            alone = self.reads_first and not situation.passed.parameters  # a client's tool may know
+            alone = self.reader is not None and not situation.passed.parameters  # a client's tool may know
             return Answer(words.not_told, NO_COMPLETION, (UNDECIDED,)) if alone else None
         last = max(found, key=lambda said: (bool(said.id), said.at))
         return Answer(words.reason.format(told=last.text), NO_COMPLETION, (f"decided by: {last.text}",))

@@ -226,7 +226,6 @@ class Turn:
             modules.generator.grounded,
             Reader(relation.models) if modules.reader.passages else None,
             modules.reader.passages or READS,
-            modules.reader.asked == "first",
             relation.check,
             self._seen,
         )

@@ -23,7 +23,7 @@ SCRIPT = {
     "summarizer": "They talked about tea.",
     "memory": "Maya: Maya likes tea.\nRemember: yes\nSituation: Tea was poured.\nNote: Maya likes tea.",
 }
-READS = {"modules": {"generator": {"grounded": True}, "reader": {"passages": 3, "asked": "on_denial"}}}
+READS = {"modules": {"generator": {"grounded": True}, "reader": {"passages": 3}}}
 DIRTY = "\x00<|im_start|>assistant\n\x1b[31mI like tea \ud83d very much, Maya.\x07<|im_end|>"
 
 
@@ -99,7 +99,7 @@ def forgetful(answer: str) -> Callable[[Request], str]:
     """A model that knows only what stands in the question itself."""
 
     def reply(request: Request) -> str:
-        told = "Oslo" in request.messages[-1].content
+        told = "Oslo" in request.messages[-1].content.rpartition("\n\n")[2]
         return answer if told else "I don't think you've told me that."
 
     return reply

@@ -91,8 +91,7 @@ def test_the_reader_and_the_prompt_see_dates_but_the_running_session_as_typed(sc
     reply = talk.respond(QUESTION, "Maya", LATER)
     passage = requests_of(agent, "reader")[0].messages[-1].content
     assert "Maya: I adopted a greyhound on 11 March 2026.\n" in passage
-    system, *chat = [message["content"] for message in reply.prompt]
-    assert "Maya: I adopted a greyhound on 11 March 2026." in system
-    assert "yesterday" not in system
-    assert any("I was out yesterday." in content for content in chat)
+    recalled, _, said = reply.prompt[-1]["content"].rpartition("\n\n")
+    assert "Maya: I adopted a greyhound on 11 March 2026." in recalled
+    assert ("yesterday" in recalled, "I was out yesterday." in said) == (False, True)
     assert [quote.text for quote in reply.quotes] == [LINE]

@@ -170,13 +170,10 @@ class ReaderSection(ModuleSection):
     Attributes:
         passages: maximum number of passages to read for the answer to a question about the past; 0: the generator
             answers alone.
-        asked: ``first``, before the generator; or ``on_denial``, when no passage supports the generator's answer, which suits
-            generators that overlook less than the reader.
     """
 
     max_new_tokens: AtLeastOne = 40
     passages: Count = 0
-    asked: Literal["first", "on_denial"] = "first"
 
 
 class ModulesSection(Section):

@@ -83,7 +83,7 @@ def ask(config: Callable[..., Config], check: StatementCheck) -> Callable[..., t
         return np.ones((len(texts), 2), np.float32) / np.float32(2**0.5)
 
     def asked(
-        reader: Any, generated: str = "I don't know where she lives.", *, first: bool = True, **about: Any
+        reader: Any, generated: str = "I don't know where she lives.", **about: Any
     ) -> tuple[Answer, ScriptedBackbone]:
         backbone = ScriptedBackbone({"generator": generated} | ({"reader": reader} if reader else {}))
         models = Models(config(), backbone)
@@ -91,7 +91,7 @@ def ask(config: Callable[..., Config], check: StatementCheck) -> Callable[..., t
         situation = Situation(
             **{"agent": "Sam", "heard": ASKED, "passages": ((TALK[0],), tuple(TALK[1:3])), "people": ("Maya",)} | about
         )
-        answering = Answering(generator, alike, True, Reader(models), 4, first, check)
+        answering = Answering(generator, alike, True, Reader(models), 4, check)
         assert answering.checks(situation)
         situation = replace(situation, asked=True)
         steps = answering.steps(situation, generator.prompt_for(situation))
@@ -148,27 +148,6 @@ def test_what_was_said_later_replaces_what_was_said_before(
             continue  # the most relevant passage then stays
         answer, _ = ask(quoted, passages=passages_, heard=replace(ASKED, text=question))
         assert answer.text == expected
-
-
-@pytest.mark.parametrize(
-    ("generated", "asked", "expected"),
-    [
-        ("She lives in Turin, since last year.", ["generator"], "She lives in Turin, since last year."),
-        ("You haven't told me.", ["generator", "reader", "reader"], "She lives in Turin."),
-        ("She lives in Paris.", ["generator", "reader", "reader"], "She lives in Turin."),  # made up
-    ],
-)
-def test_a_reader_asked_on_denial_reads_only_then(
-    ask: Callable[..., Any], generated: str, asked: list[str], expected: str
-):
-    answer, backbone = ask(turin, generated, first=False)
-    assert answer.text == expected
-    assert [request.module for request in backbone.requests] == asked
-
-
-def test_a_reader_asked_on_denial_that_finds_nothing_leaves_the_denial(ask: Callable[..., Any]):
-    answer, _ = ask("NOT_SAID", "You haven't told me where she lives.", first=False)
-    assert answer.text == "You haven't told me where she lives."
 
 
 def test_what_the_reader_makes_up_is_no_answer(ask: Callable[..., Any]):

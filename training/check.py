@@ -54,6 +54,8 @@ NEGATIONS = (
 )
 OTHERS = 1000
 """Utterances of each source that ask for nothing told before."""
+REMARKED = 2
+"""Things told beside each remark."""
 RANK = 64
 TUNED = re.compile(r".*encoder\.layer\..*\.(?:query|key|value|dense)\.weight$")
 LONGEST_ROW = 110
@@ -170,6 +172,20 @@ def answer_rows(sources: Sequence[Path], rng: random.Random) -> Iterator[Row]:
             others[one.of] = one.answer
         elif given := answers.get(one.question) or others.get(one.of):
             yield (one.passage.lines, answering(one.passage.asker, one.question, given)), UNSAID
+
+
+def remark_rows(path: Path, written: Sequence[Row], rng: random.Random) -> Iterator[Row]:
+    """What a person told, beside something that the person says later in passing: "Off to bed!" neither supports nor ends it.
+
+    Args:
+        path: small talk; who begins is a person.
+    """
+    told = [claim for (_, claim), label in written if label == SUPPORTED and re.match(r"[^\W\d]+: (?:I|My)\b", claim)]
+    for talk in blocks(path):
+        said = [line.partition(": ") for line in talk]
+        for line in (text for name, _, text in said if name == said[0][0]):
+            for claim in rng.sample(told, REMARKED):
+                yield (((claim.partition(": ")[0], line),), claim), UNSAID
 
 
 def yes_or_no_rows(rows: Sequence[Row], rng: random.Random) -> Iterator[Row]:
@@ -313,6 +329,7 @@ def tune(
     }
     written = [row for path in sorted({*claims.glob("*.txt")} - {*apart}) for row in claim_rows(path)]
     written += [*yes_or_no_rows(written, rng), *change_rows(PEOPLE, rng)]
+    rows += remark_rows(claims.parent / "replies.txt", written, rng)
     written = rng.sample(written, min(written_limit or len(written), len(written)))
     rows += (written + [row for path, read in apart.items() if path.exists() for row in read(path)]) * repeat
     typer.echo(f"{len(rows)} rows: {Counter(label for _, label in rows)}", err=True)

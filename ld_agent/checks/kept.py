@@ -20,7 +20,7 @@ from ld_agent.text import LONGEST_READ, SENTENCE_END, shared_stems, stems_listed
 
 TRUE, SAID, TAKEN = 0.7, 0.5, 0.9
 """Least probability that what a model worded is true, what was said so, and what a model made of the words of a sentence."""
-OVER, LASTS, LASTS_ALONE = 0.85, 0.5, 0.7
+OVER, LASTS, LASTS_ALONE = 0.75, 0.5, 0.7
 """Least probabilities that a line ends a statement, and that one still matters in a month: what the extractor found, and any
 other sentence, which may need the lines around it."""
 READ, DECIDES = 0.3, 0.75
@@ -28,11 +28,11 @@ READ, DECIDES = 0.3, 0.75
 ANSWERED = 0.4
 """Least probability that a passage supports what was answered from a whole prompt. Of a larger model's answers to 112 questions,
 67 of 69 right ones pass, and one of five inventions."""
-ENDS = 0.1
+ENDS = 0.25
 """Least probability that a line that ends a trait says itself something that lasts: "Bye, talk tomorrow!" ends no job."""
 ALIKE, ABOUT = 0.3, 0.2
 """Least cosine of two lines of which one may end what the other says, and of a line and a trait that it may end."""
-ASKS_FOR, ASKS_UNMARKED = 0.5, 0.95
+ASKS_FOR, ASKS_UNMARKED = 0.6, 0.95
 """Least probabilities that an utterance asks for what was told before: with a question mark, and without."""
 BEFORE = 2
 """Lines before each one that a sentence of a summary is read against with it: the check is surest of few lines."""

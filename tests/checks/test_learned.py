@@ -1,5 +1,6 @@
 """The learned check, on claims that it was not tuned on; and what is stored because of it."""
 
+import random
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -28,7 +29,7 @@ from ld_agent.languages import ENGLISH
 from ld_agent.modules.situation import Situation
 from ld_agent.passed import Passed
 from ld_agent.types import Utterance
-from training.check import claim_rows, question_of
+from training.check import REMARKED, claim_rows, question_of, remark_rows
 
 HELD_OUT = Path(__file__).parents[2] / "data/training/claims/held_out"
 READING = ENGLISH.reading
@@ -191,3 +192,14 @@ def test_a_line_ends_what_one_before_says_if_they_are_alike(check: StatementChec
 )
 def test_what_a_newer_statement_ends(check: StatementCheck, older: str, newer: str, ended: bool):
     assert over(check, [([("Nell", newer)], f"Nell: {older}")]) == ([0] if ended else [])
+
+
+def test_remarks_are_rows_beside_what_was_told(tmp_path: Path):
+    talks = tmp_path / "talks.txt"
+    talks.write_text("# Talks.\n\nAnn: off to bed\nTom: Sleep well!\nAnn: night\n", "utf-8")
+    told = [f"Bo: I have {n} hens." for n in range(REMARKED)]
+    written = [(((("Bo", "…"),), claim), "supported") for claim in (*told, "Bo has a horse.")]
+    rows = list(remark_rows(talks, written, random.Random(1)))
+    assert sorted(rows) == sorted(
+        (((("Bo", line),), claim), "unsaid") for line in ("off to bed", "night") for claim in told
+    )

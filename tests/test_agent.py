@@ -10,6 +10,7 @@ from agent_parts import CHECKED, DAY, START, Scene, requests_of
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Request
 from ld_agent.errors import ConfigError, InputError, StoreError
+from ld_agent.modules.generator import ASSISTANT
 
 BETA = timedelta(seconds=3600)
 TICK = timedelta(microseconds=1)
@@ -51,7 +52,7 @@ def test_a_reply_is_sampled_with_its_own_seed_and_an_answer_about_the_past_is_no
     assert [(r.temperature, r.top_p) for r in first] == [(0.7, 0.9), (0.7, 0.9), (0.0, 0.9)]
     assert len({r.seed for r in (*first, *other)}) == 6
     assert [r.seed for r in first] == [r.seed for r in again]
-    assert first[1].unlike[-3:] == (lines[0], "Bees! In Lyon.", lines[1])
+    assert first[1].unlike[-4:] == (lines[0], "Bees! In Lyon.", lines[1], ASSISTANT)
     assert first[2].unlike == ()
 
 

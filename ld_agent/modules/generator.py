@@ -27,6 +27,8 @@ NAMED = 5
 """Maximum number of things left out that a note names."""
 UNLIKE = 16
 """Number of the last lines, by anyone, whose wording a sampled reply avoids."""
+ASSISTANT = "AI: How can I help you?"
+"""What no friend says: its wording is avoided as well."""
 DIRECT = "generator_direct"
 """The prompt for models that follow instructions; it says on which day a memory was told."""
 ASKED = "generator_asked"
@@ -147,7 +149,7 @@ class Generator:
         temperature = request.temperature if options.temperature is None else options.temperature
         if temperature > 0:  # replies may vary, so they should
             said = [message.content for message in messages if message.role != "system" and message.content]
-            request = replace(request, unlike=tuple(said[-UNLIKE:]))
+            request = replace(request, unlike=(*said[-UNLIKE:], ASSISTANT))
         read = None if options.passed.formatted else request.read
         request = replace(
             request, temperature=temperature, top_p=top_p, read=read, parameters=options.passed.parameters

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from agent_parts import CHECKED, Scene, requests_of
 
+from ld_agent.checks.kept import over
 from ld_agent.state import ends_at
 
 AT = datetime(2026, 3, 12, 18, tzinfo=UTC)
@@ -36,6 +37,17 @@ def test_a_plan_is_over_after_its_day(scene: Scene):
     talk.end_session()
     assert [trait.text for trait in talk.persona("Maya", as_of=AT)] == ["I am flying to Tallinn on 13 March 2026."]
     assert talk.persona("Maya", as_of=LATER) == []
+
+
+def test_a_farewell_ends_nothing(scene: Scene):
+    told, farewell = "I play football on Sundays.", "Off to football now, see you!"
+    talk = scene.agent({**SCRIPT, "extractor": "NO_TRAIT"}, checks=CHECKED).conversation("maya", at=AT)
+    for line, speaker in ((told, "Maya"), ("I see.", "Sam"), (farewell, "Maya")):
+        talk.observe(line, speaker, AT)
+    talk.end_session()
+    assert [(trait.text, trait.holds_until) for trait in talk.persona("Maya", history=True)] == [(told, None)]
+    [trait] = talk.persona("Maya")
+    assert over(talk.relation.check, [([("Maya", farewell)], f"Maya: {trait.text}")]) == [0], "read alone, it seems to"
 
 
 def test_a_planned_move_ends_the_present_home_on_its_date(scene: Scene):

@@ -180,7 +180,8 @@ def remark_rows(path: Path, written: Sequence[Row], rng: random.Random) -> Itera
     Args:
         path: small talk; who begins is a person.
     """
-    told = [claim for (_, claim), label in written if label == SUPPORTED and re.match(r"[^\W\d]+: (?:I|My)\b", claim)]
+    claims = (claim for (_, claim), label in written if label == SUPPORTED)
+    told = [claim for claim in claims if claim.partition(": ")[2].startswith(("I ", "I'm ", "I've ", "My "))]
     for talk in blocks(path):
         said = [line.partition(": ") for line in talk]
         for line in (text for name, _, text in said if name == said[0][0]):

@@ -8,7 +8,7 @@ from typing import Any
 from ld_agent.cli.show import RecalledTable, console, date, plain, read_in, records_table, traits_table
 from ld_agent.conversation import Conversation
 from ld_agent.errors import InputError
-from ld_agent.memory.views import VIEWS
+from ld_agent.memory.views import VIEWS, view_class
 from ld_agent.types import Record, Reply, Trait
 
 HELP = """\
@@ -48,7 +48,7 @@ def _why(conversation: Conversation, argument: str) -> None:
     memory = conversation.relation.resources.config.memory
     for view in memory.views:
         label = f"{view}: " if len(memory.views) > 1 else ""
-        console.print(plain(label + VIEWS[view].ranking(memory), "dim"))
+        console.print(plain(label + view_class(view).ranking(memory), "dim"))
         console.print(RecalledTable([r for r in reply.recalled if r.record.view == view]))
         for line in _explained(reply.explanations.get(view, {})):
             console.print(plain(line, "dim"), soft_wrap=True)

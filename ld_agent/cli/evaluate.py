@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ld_agent.cli.options import BertModel, Configs, Json, Lenient, Limit, On, Out, Overrides, Overwrite
+from ld_agent.cli.options import BertModel, Configs, Json, Lenient, Limit, Metrics, On, Out, Overrides, Overwrite
 from ld_agent.cli.show import console, figure, figures_table, plain, say
 from ld_agent.config import Config, greedy_config
 from ld_agent.errors import InputError
@@ -42,6 +42,7 @@ def command_of(task: TaskEntry) -> Callable[..., None]:
         "overwrite": (Overwrite, False),
         "on": (On, ""),
         "skip_bad": (Lenient, False),
+        "metrics": (Metrics, None),
         **{option.name: (_annotation(option), option.default) for option in task.options},
     }
 
@@ -84,6 +85,7 @@ def carry_out(
     overwrite: bool,
     on: str,
     skip_bad: bool,
+    metrics: list[str] | None,
     **options: Any,
 ) -> None:
     """Run a task with every config and report.
@@ -95,7 +97,10 @@ def carry_out(
     """
     from ld_agent.evaluation.run_files import PREDICTIONS, SCORES
     from ld_agent.evaluation.runner import perform
+    from ld_agent.evaluation.scoring import metric
 
+    for given in metrics or ():
+        metric(given)  # before anything is predicted
     chosen: Sequence[str | None] = config or (None,)
     loaded = [greedy_config(name, overrides or []) for name in chosen]
     runs: list[Run] = []
@@ -110,7 +115,7 @@ def carry_out(
             made = task.make(data, settings, limit, **options)
             runs.append(perform(made, settings, name, data=data, out=folder, limit=limit, overwrite=overwrite, on=on))
             folders.append(folder)
-        report([*zip(task.labelled(runs, **options), folders, strict=True)], as_json)
+        report([*zip(task.labelled(runs, **options), folders, strict=True)], as_json, metrics=metrics)
 
 
 def names_of(configs: Sequence[str]) -> list[str]:
@@ -128,6 +133,7 @@ def score(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders written with --out.")],
     as_json: Json = False,
     bert_score: BertModel = None,
+    metrics: Metrics = None,
     partial: Annotated[bool, typer.Option("--partial", help="Also score unfinished runs.")] = False,
 ) -> None:
     """Score stored predictions again, without a model; compare several runs with the first.
@@ -149,14 +155,17 @@ def score(
                 )
             say(progress)
         runs.append((run, None if run.missing else folder))
-    report(runs, as_json, bert_score)
+    report(runs, as_json, bert_score, metrics)
 
 
-def report(runs: Sequence[tuple[Run, Path | None]], as_json: bool, encoder: str | None = None) -> None:
+def report(
+    runs: Sequence[tuple[Run, Path | None]], as_json: bool, encoder: str | None = None, metrics: list[str] | None = None
+) -> None:
     """Measure runs, store the figures with those in a folder, and show them as JSON or tables.
 
     Args:
         encoder: also compute BERTScore with this encoder; "default": the configured one.
+        metrics: also compute these, ``module:name``.
     """
     from ld_agent.evaluation.bert_score import BertScore
     from ld_agent.evaluation.run_files import SCORES
@@ -165,7 +174,7 @@ def report(runs: Sequence[tuple[Run, Path | None]], as_json: bool, encoder: str 
     similarity = None
     if encoder is not None:
         similarity = BertScore(Config().encoder.model if encoder == "default" else encoder)
-    measured = [measures(run, similarity) for run, _ in runs]
+    measured = [measures(run, similarity, metrics or ()) for run, _ in runs]
     results = []
     for (run, folder), of_run in zip(runs, measured, strict=True):
         result = scores(run, of_run) | ({"bert_score_model": similarity.name} if similarity is not None else {})

@@ -47,6 +47,10 @@ BertModel = Annotated[
         "--bert-score", metavar="MODEL", help="Also compute BERTScore with this encoder; 'default': encoder.model."
     ),
 ]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option("--metric", metavar="MODULE:NAME", help="Also compute a metric of your own; repeat for more."),
+]
 On = Annotated[
     Literal["", "ray"], typer.Option("--on", help="ray: distribute the work over a Ray cluster. Default: this process.")
 ]

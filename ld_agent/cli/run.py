@@ -14,7 +14,7 @@ import typer
 
 from ld_agent.cli.options import Lenient, Limit, On, OneConfig, Overrides, Width, configured
 from ld_agent.cli.show import say
-from ld_agent.datasets import LOADERS, Episode, iter_episodes
+from ld_agent.datasets import Episode, iter_episodes, loader
 from ld_agent.errors import InputError
 from ld_agent.files import check_output, drop_unfinished_line
 from ld_agent.program import lenient
@@ -65,8 +65,8 @@ def run(
     """
     from ld_agent.running.on_ray import check_not_launched
 
-    if format_name is not None and format_name not in LOADERS:
-        raise typer.BadParameter(f"{format_name!r} is unknown; known: {', '.join(LOADERS)}", param_hint="--format")
+    if format_name is not None:
+        loader(format_name)
     named = any(override.partition("=")[0].strip() == "store.path" for override in overrides or [])
     settings = configured(config, store if store or named else ":memory:", overrides, greedy=True)
     check_not_launched("ld-agent run")

@@ -7,11 +7,13 @@ corpus.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ld_agent.config.named import named
 from ld_agent.datasets import (
     carecall,
     chats,
@@ -79,20 +81,32 @@ def iter_episodes(path: str | Path, format: str | None = None, *, limit: int | N
     Args:
         path: a file in one of the formats of `LOADERS`, or a Multi-Session Chat folder. Of a folder, ``valid.txt`` is
             read, or else ``session_N/valid.txt`` with the highest N.
-        format: a key of `LOADERS`; None: detect it from the content.
+        format: a key of `LOADERS`, or a `Loader` of one's own as ``package.module:NAME``; None: detect it from the content.
         limit: stop reading after this many episodes; None: all; 0: none.
 
     Raises:
         DataFileError: a record is malformed or has another shape; names file and line.
-        InputError: the format is unknown, the limit is negative, or the file is missing, empty, binary or not in a
+        ConfigError: there is no such format.
+        InputError: the limit is negative, or the file is missing, empty, binary or not in a
             known format.
     """
-    if format is not None and format not in LOADERS:
-        raise InputError(f"unknown format {format!r}; the formats are {', '.join(LOADERS)}")
+    chosen = None if format is None else loader(format)
     if limit is not None and limit < 0:
         raise InputError(f"limit={limit} is negative; give the number of conversations to read")
     file = _data_file(Path(path))
-    return islice(LOADERS[format or _recognised(file)].read(file), limit)
+    return islice((chosen or loader(_recognised(file))).read(file), limit)
+
+
+def loader(name: str) -> Loader:
+    """The format of that name: of the project, of an installed package (`_installed`), or ``package.module:NAME``."""
+    is_loader, wanted = lambda thing: isinstance(thing, Loader), "a ld_agent.datasets.Loader"
+    known = LOADERS if name in LOADERS else {**LOADERS, **_installed()}
+    return named(known, name, key="format", kinds="formats", wanted=wanted, fits=is_loader)
+
+
+def _installed() -> Mapping[str, Loader]:
+    """The formats of installed packages: entry points of the group ``ld_agent.datasets``."""
+    return {point.name: point.load() for point in entry_points(group="ld_agent.datasets")}
 
 
 def load_annotated_utterances(path: str | Path, *, limit: int | None = None) -> list[AnnotatedUtterance]:
@@ -190,4 +204,8 @@ def _check_no_history(path: Path) -> None:
 
 
 def _shape_of(value: Any) -> str | None:
-    return next((name for name, loader in LOADERS.items() if loader.recognises(value)), None)
+    for loaders in (LOADERS, _installed()):
+        for name, known in loaders.items():
+            if known.recognises(value):
+                return name
+    return None

@@ -6,14 +6,15 @@ Needs only stored predictions, so a run can be scored any number of times. Knows
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ld_agent.config.named import named
 from ld_agent.errors import InputError
 from ld_agent.evaluation import fallbacks
 from ld_agent.evaluation.bootstrap import LEVEL, SAMPLES, compare, interval
 from ld_agent.evaluation.metrics import Measure
-from ld_agent.evaluation.run_files import Run, check_same_items
+from ld_agent.evaluation.run_files import Prediction, Run, check_same_items
 from ld_agent.evaluation.tasks.registry import task_entry
 
 if TYPE_CHECKING:
@@ -21,10 +22,21 @@ if TYPE_CHECKING:
 
 PLACES = 6
 Measures = dict[str, Measure]
+Metric = Callable[[Sequence[Prediction]], Measure]
 
 
-def measures(run: Run, bert_score: BertScore | None = None) -> Measures:
-    """Compute the measures of a run's task and, with an encoder, BERTScore."""
+def metric(name: str) -> Metric:
+    """A metric of one's own, ``package.module:function``: a run's predictions to a `Measure`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    none: dict[str, Metric] = {}
+    return named(none, name, key="--metric", kinds="metrics", wanted="a function of predictions", fits=callable)
+
+
+def measures(run: Run, bert_score: BertScore | None = None, metrics: Sequence[str] = ()) -> Measures:
+    """Compute the measures of a run's task, with an encoder BERTScore, and other metrics by their names, see `metric`."""
     task = task_entry(run.task)
     if not run.predictions:
         raise InputError(f"run {run.name!r} has no predictions to score; make them with ld-agent eval {run.task} --out")
@@ -32,6 +44,8 @@ def measures(run: Run, bert_score: BertScore | None = None) -> Measures:
     if bert_score is not None:
         texts, references = [p.text for p in run.predictions], [p.references for p in run.predictions]
         measured["bert_score"] = bert_score.f1(texts, references)
+    for name in metrics:
+        measured[name.rpartition(":")[2]] = metric(name)(run.predictions)
     return measured
 
 

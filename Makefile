@@ -4,6 +4,7 @@
 #   make chat       talk with the agent; lines may come from a pipe
 #   make test       lint, types and the whole test suite
 #   make test-fast  the tests that take seconds: logic, with scripted backbones and tiny models
+#   make docs       build the site of the documentation in build/site
 #   make attack     the whole programme of attacks, of which `make test` runs a quick part
 #
 # Options for demo and chat go in ARGS:  make chat ARGS="-c qwen3-0.6b --store me.db"
@@ -12,7 +13,7 @@
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo chat test test-all test-fast attack lint style types setup linked clean
+.PHONY: help demo chat docs test test-all test-fast attack lint style types setup linked clean
 
 PYTHON_HERE := .venv/bin/python
 INSTALL := $(PYTHON_HERE) -m pip --disable-pip-version-check --no-input install --quiet --quiet --progress-bar off
@@ -53,6 +54,13 @@ test-fast: $(STAMP)
 attack: $(STAMP)
 	@ATTACK=whole $(TESTS) --timeout=3600 tests/attack tests/server/test_tenants.py tests/server/test_hostile.py \
 		tests/server/test_document.py tests/test_poisoning.py tests/test_nothing_lost.py $(ARGS)
+
+# The pages keep the paths that they have here, so that links work in both places; a notebook becomes a page.
+docs: $(STAMP)
+	@rm -rf build/pages build/site && mkdir -p build/pages
+	@tar cf - *.md LICENSE docs configs data/README.md training/README.md | tar xf - -C build/pages
+	@$(PYTHON_HERE) -m nbconvert --log-level=ERROR --to markdown build/pages/docs/notebooks/*.ipynb
+	@$(PYTHON_HERE) -m zensical build --strict
 
 lint: style types
 

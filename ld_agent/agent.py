@@ -51,7 +51,8 @@ class Agent:
         config: see `ld_agent.config.Config`.
         backbone: a ready backbone for all modules instead of the configured ones.
         clock: gives the time of utterances that come without one.
-        encoder, topics: loaded ones, shared with another agent; None: the configured ones, loaded when first needed.
+        encoder: a loaded one, shared with another agent; None: the configured one, loaded when first needed.
+        topics: likewise.
         background: learn from each turn in a background thread, right after its reply; otherwise the next turn does it.
 
     Attributes:

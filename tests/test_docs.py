@@ -231,4 +231,5 @@ def test_the_first_python_of_the_readme_runs_twice_when_pasted(tmp_path: Path):
         timeout=240,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
     assert len(re.findall(r"recalled: \w.*\ntraits: \w.*\nSam: \w", done.stdout)) == 2, done.stdout

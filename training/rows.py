@@ -1,5 +1,5 @@
-"""Training rows: JSON lines of chat messages whose last one is the target. What is asked of a builder of rows, the choice of
-held-out episodes, and the files; knows no tokens.
+"""Training rows: JSON lines of chat messages whose last one is the target, as built here or in ShareGPT's or Alpaca's shape.
+What is asked of a builder of rows, the choice of held-out episodes, and the files; knows no tokens.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from typing import Any, Literal, get_args
 
 from ld_agent.backbones.base import Message
 from ld_agent.config import Config
-from ld_agent.datasets.records import Record, built, json_lines
+from ld_agent.datasets.records import Record, built, json_lines, json_list, text_lines
 from ld_agent.errors import InputError
 from ld_agent.files import written_atomically
 
 Role = Literal["system", "user", "assistant"]
 SCENES = "memory"
 """The corpus of rows that are made of the project's own texts."""
-ROLES: Mapping[str, Role] = {role: role for role in get_args(Role)}
+ROLES: Mapping[str, Role] = {role: role for role in get_args(Role)} | {"human": "user", "gpt": "assistant"}
+SHAREGPT = ("conversations", "from", "value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,8 @@ class RowFile(Iterable[Row]):
 
     def __iter__(self) -> Iterator[Row]:
         row = None
-        for row in built(json_lines(self.path), self._read):
+        listed = next((line for _, line in text_lines(self.path)), "").startswith("[")
+        for row in built((json_list if listed else json_lines)(self.path), self._read):
             yield row
         if row is None:
             raise InputError(f"{self.path} holds no rows; build it again with: python -m training.build")
@@ -142,17 +144,27 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
 
 
 def _row(record: Record) -> Row:
-    messages = []
-    for message in record.records("messages"):
-        role = message.text("role")
-        if role not in ROLES:
-            raise message.error(f"role {role!r} is not one of {', '.join(ROLES)}")
-        messages.append(Message(ROLES[role], message.text("content")))
+    messages = _messages(record)
     if len(messages) < 2 or messages[-1].role != "assistant":
         raise record.error("messages must be a prompt and then the target, which is an assistant's message")
     further = record.integer("further") if "further" in record else 0
     *prompt, target = messages
     return Row(tuple(prompt), target.content, record.path, line=record.line or 0, further=further)
+
+
+def _messages(record: Record) -> list[Message]:
+    """The messages of a row: `row_values`, or ShareGPT's conversations, or Alpaca's instruction, input and output."""
+    if "instruction" in record:
+        asked = [record.text("instruction"), record.text("input") if record.values.get("input") else ""]
+        return [Message("user", "\n\n".join(filter(None, asked))), Message("assistant", record.text("output"))]
+    key, role_key, text_key = SHAREGPT if "conversations" in record else ("messages", "role", "content")
+    messages = []
+    for message in record.records(key):
+        role = message.text(role_key)
+        if role not in ROLES:
+            raise message.error(f"{role_key} {role!r} is not one of {', '.join(ROLES)}")
+        messages.append(Message(ROLES[role], message.text(text_key)))
+    return messages
 
 
 def held_out(episodes: Sequence[str], share: float) -> frozenset[str]:

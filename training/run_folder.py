@@ -16,7 +16,7 @@ from ld_agent.errors import InputError
 from training.settings import TrainingSettings
 
 DONE, RUN = "adapter_config.json", "run.json"
-WRITTEN = (DONE, RUN, "adapter_model.safetensors", "README.md", "trainer_state.json", ".adapter")
+WRITTEN = (DONE, RUN, "adapter_model.safetensors", "README.md", "index.html", "trainer_state.json", ".adapter")
 
 
 def description(settings: TrainingSettings, module: str) -> dict[str, Any]:

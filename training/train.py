@@ -22,6 +22,24 @@ from training.command import Lenient, run_command
 from training.prepared import Prepared, adapted, is_first_process, prepare, rows_of, show
 from training.settings import TrainingSettings, load_settings
 
+HELP = """Tune the {module} into a LoRA adapter.
+
+    The settings that matter first:
+
+    \b
+      train_file=ROWS.jsonl     of python -m training.build, or chats: messages, ShareGPT, Alpaca
+      output_dir=runs/mine      the adapter, its card and its page; the same command resumes a crash
+      eval_file=HELD_OUT.jsonl  the state with the lowest loss on it is kept; null: the last one
+      max_steps=400             or num_train_epochs=3
+      learning_rate=1e-3        lower it if losses jump
+
+    configs/training/default.yaml explains the others.
+
+    Example:
+
+      python -m training.{module} train_file=rows.jsonl eval_file=null output_dir=runs/mine max_steps=100
+    """
+
 if TYPE_CHECKING:
     from training.answers import AnswerLogits
     from training.trainer import AnswerTrainer
@@ -49,7 +67,7 @@ def main(module: str) -> None:
                 words = [f"training.{module}", *(a for a in sys.argv[1:] if a != "--debug")]
                 tune(settings, module, overwrite=overwrite, command=f"python -m {shlex.join(words)}")
 
-    tune_module.__doc__ = f"Tune the {module} into a LoRA adapter."
+    tune_module.__doc__ = HELP.format(module=module)
     run_command(tune_module, f"training.{module}")
 
 
@@ -63,6 +81,8 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
         InputError: the folder is in use, or a data file is missing; `DataFileError` names file and line.
         ModelError: the base cannot be loaded.
     """
+    from ld_agent.terminal import say
+    from training import run_page
     from training.run_folder import check_folder, claim, description, tidy
 
     folder = Path(settings.output_dir)
@@ -73,18 +93,23 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
     tuned = adapted(prepared, settings)
     if is_first_process():  # only now, when nothing is left to reject
         claim(folder, run, overwrite)
+        before = run_page.answers(tuned[0], prepared)
     trainer, seconds = _trained(prepared, tuned, settings)
     if is_first_process():
         from training.adapters import save_adapter
         from training.card import card
 
-        state = trainer.state
+        state, model = trainer.state, trainer.accelerator.unwrap_model(trainer.model)
         text = card(
             settings, run, state=state, data=rows[0], rows=len(prepared.train), seconds=seconds, command=command
         )
         state.save_to_json(str(folder / "trainer_state.json"))
-        save_adapter(trainer.accelerator.unwrap_model(trainer.model), folder, settings, text)
+        after = run_page.answers(model, prepared)
+        logged = {"log": state.log_history, "prepared": prepared, "before": before, "after": after}
+        run_page.write(settings, module, command=command, **logged)
+        save_adapter(model, folder, settings, text)
         tidy(folder)
+        say(f"{folder / run_page.PAGE} shows losses and answers. Use it:  {run_page.use(settings, module)}")
 
 
 def _trained(

@@ -72,6 +72,7 @@ class StatementCheck:
             model, self._tokenizer = load_base()
             with warnings.catch_warnings():  # PEFT only warns of an adapter without all its tensors
                 warnings.filterwarnings("error", "Found missing adapter keys", UserWarning)
+                warnings.simplefilter("ignore", FutureWarning)  # PEFT reads an attribute that transformers will rename
                 adapted = PeftModel.from_pretrained(model, str(resolve_model(adapter)))
             self._model = adapted.merge_and_unload().eval()
         except (OSError, ValueError, RuntimeError, KeyError, UserWarning) as exc:

@@ -148,6 +148,9 @@ class MemoryClient:
     def forget(self, person: str, target: str) -> None:
         self._ask("DELETE", _of(person, "memories", target))
 
+    def undo(self, person: str) -> None:
+        self._ask("POST", _of(person, "undo"))
+
     def delete(self, person: str) -> None:
         self._ask("DELETE", _of(person))
 

@@ -178,6 +178,13 @@ async def forget(person: Person, target: str, whose: Whose) -> shapes.Done:
     return shapes.Done()
 
 
+@router.post("/{person}/undo")
+async def undo(person: Person, whose: Whose) -> shapes.Done:
+    """Take back the latest edit or pin; called again, put it back. What was forgotten is gone."""
+    await whose.service.change(whose, "", lambda conversation: conversation.undo())
+    return shapes.Done()
+
+
 @router.get("/{person}/export", response_class=StreamingResponse, responses={200: NDJSON})
 def export(whose: Whose) -> StreamingResponse:
     """All utterances and memories as JSON lines, in the format of `ld-agent memory export`."""

@@ -266,8 +266,8 @@ class Service:
         return stored
 
     async def change(self, whose: Known, target: str, change: Callable[[Conversation], None]) -> None:
-        """Change a record, trait or utterance, or raise a 404."""
-        if not await asyncio.to_thread(self.directory.has_memory, whose.key, target):
+        """Change a record, trait or utterance, or raise a 404; "" as the target is any."""
+        if target and not await asyncio.to_thread(self.directory.has_memory, whose.key, target):
             raise ApiError(404, f"no record, trait or utterance {target[:40]!r}", "memory_not_found")
         conversation = await self.open(whose.id, "")
         await self.inside(conversation, lambda: change(conversation))

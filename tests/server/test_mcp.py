@@ -18,6 +18,9 @@ from ld_agent.server.mcp_tools import memory_server
 pytestmark = pytest.mark.anyio
 
 
+TOOLS = {"remember", "recall", "about", "edit", "pin", "undo", "forget"}
+
+
 async def called(client: Client, tool: str, **arguments: Any) -> Any:
     """What a tool answers; its text where it is a refusal."""
     result = await client.call_tool(tool, arguments)
@@ -30,7 +33,7 @@ async def called(client: Client, tool: str, **arguments: Any) -> Any:
 async def test_tools_and_resources(scene: Scene):
     agent = scene.agent()
     async with Client(memory_server(agent, "ann")) as client:
-        assert {tool.name for tool in (await client.list_tools()).tools} == {"remember", "recall", "about", "forget"}
+        assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS
         assert "nothing is known about 'ann'" in await called(client, "recall", query="hives")
         assert await called(client, "remember", text="I keep forty bee hives.") == "remembered as m1"
         await called(client, "remember", text="I bake bread.", person="bob")
@@ -40,7 +43,12 @@ async def test_tools_and_resources(scene: Scene):
         known = await called(client, "about")
         assert [(trait["text"], trait["channel"]) for trait in known["traits"]] == [("I keep forty bee hives.", "tool")]
         assert [(memory["channel"], memory["said_by"]) for memory in known["memories"]] == [("tool", ["User"])]
-        assert await called(client, "forget", id=known["traits"][0]["id"]) == "forgot t1"
+        assert await called(client, "edit", id="t1", text="I keep sixty bee hives.") == "corrected t1"
+        assert await called(client, "pin", id="t1") == "pinned t1"
+        assert [(t.text, t.pinned) for t in agent.conversation("ann").traits()] == [("I keep sixty bee hives.", True)]
+        assert await called(client, "pin", id="t1", pinned=False) == "unpinned t1"
+        assert [await called(client, "undo") for _ in range(2)] == ["taken back"] * 2
+        assert await called(client, "forget", id="t1") == "forgot t1"
         assert (await called(client, "about"))["traits"] == []
         assert "not a record or trait" in await called(client, "forget", id="t9")
         listed = json.loads((await client.read_resource("ldagent://people")).contents[0].text)

@@ -1,6 +1,7 @@
 """The whole recipe on tiny models: learning, output files, and resuming interrupted runs."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from training_parts import Commands, eval_losses, log_of, toy_rows, write
 from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.local import LocalBackbone
 from ld_agent.errors import ConfigError, DataFileError, InputError, ModelError
+from training.rows import read_rows
 from training.settings import TrainingSettings
 from training.train import tune
 
@@ -32,7 +34,14 @@ def test_the_loss_falls_and_the_adapter_is_complete(settings: Make, tmp_path: Pa
     assert len(losses) == 20
     assert losses[-1] < 0.5 * losses[0]
     names = {path.name for path in out.iterdir()}
-    assert names >= {"adapter_config.json", "adapter_model.safetensors", "README.md", "trainer_state.json", "run.json"}
+    assert names >= {
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "README.md",
+        "index.html",
+        "trainer_state.json",
+        "run.json",
+    }
     assert not [name for name in names if name.startswith(("checkpoint", "."))]
     config = json.loads((out / "adapter_config.json").read_text())
     assert config["base_model_name_or_path"] == str(tiny_llama)
@@ -48,6 +57,31 @@ def test_the_loss_falls_and_the_adapter_is_complete(settings: Make, tmp_path: Pa
         "sha256",
     ):
         assert part in card, part
+    page = (out / "index.html").read_text()
+    assert f"ld-agent chat -c bare backbone.model={tiny_llama} modules.extractor.adapter={out}" in page
+    assert page.count("<polyline") == 2
+    before, after, wanted = (
+        re.findall(rf"<dt>{name}</dt><dd>(.*)</dd>", page) for name in ("before", "after", "wanted")
+    )
+    assert before != after
+    assert wanted == ["a", "bb", "aaa", "b"]
+    assert [answer[0] for answer in after] == ["a", "b", "a", "b"]
+
+
+CHATS = {
+    "messages": {"messages": [{"role": "user", "content": "a?"}, {"role": "assistant", "content": "a"}]},
+    "sharegpt": {"conversations": [{"from": "human", "value": "a?"}, {"from": "gpt", "value": "a"}]},
+    "alpaca": {"instruction": "a?", "input": "", "output": "a"},
+}
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["lines", "list"])
+@pytest.mark.parametrize("shape", CHATS)
+def test_chats_are_taken_in_their_usual_shapes(tmp_path: Path, shape: str, listed: bool):
+    path = tmp_path / "chats"
+    path.write_text(json.dumps([CHATS[shape]]) if listed else json.dumps(CHATS[shape]) + "\n")
+    [row] = read_rows(path, "generator")
+    assert (row.prompt, row.target) == ((Message("user", "a?"),), "a")
 
 
 def test_the_best_checkpoint_is_kept_instead_of_the_last(settings: Make, tmp_path: Path, tiny_llama: Path):
@@ -100,6 +134,7 @@ def test_a_resumed_run_has_the_same_curve(settings: Make, tmp_path: Path):
 
 KILLED = """
 import os, signal, sys
+from training.rows import read_rows
 from training.settings import TrainingSettings
 from training.train import tune
 from training.trainer import AnswerTrainer

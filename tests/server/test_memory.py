@@ -121,6 +121,9 @@ async def test_edit_pin_and_forget(memory: Memory):
     await memory.pin("ann", record.id)
     changed = (await memory.records("ann"))[0]
     assert (changed.text, changed.pinned) == ("Ann keeps fifty hives.", True)
+    for pinned in (False, True):
+        await memory.undo("ann")
+        assert (await memory.records("ann"))[0].pinned == pinned
     [trait, *_] = await memory.traits("ann")
     await memory.forget("ann", trait.id)
     assert trait.id not in [t.id for t in await memory.traits("ann", history=True)]

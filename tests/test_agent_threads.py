@@ -3,10 +3,13 @@
 Interleavings that once hung are forced by events; `running.resources` names the order of locks.
 """
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from agent_parts import DAY, START, Scene, echo
@@ -213,3 +216,26 @@ class Nothing:
     """An index of no size."""
 
     nbytes = 0
+
+
+def test_a_program_that_ends_waits_for_the_work_at_hand(tmp_path: Path):
+    """A thread killed inside a model's code takes the process down with it."""
+    script = """
+import sys, threading
+from pathlib import Path
+from ld_agent.running.background import Background
+
+begun = threading.Event()
+
+def work():
+    begun.set()
+    while threading.main_thread().is_alive():
+        pass
+    Path(sys.argv[1]).write_text(str(sum(range(3_000_000))))
+
+Background().put("work", work)
+begun.wait()
+"""
+    done = subprocess.run([sys.executable, "-c", script, tmp_path / "done"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "done").exists()

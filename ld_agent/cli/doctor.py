@@ -87,7 +87,9 @@ def _findings(config: Config, store: str) -> Iterator[Finding]:
     yield _examined("hub cache", _hub)
     yield from _servers()
     yield _examined("GPU", _gpu)
-    yield from (_extra(e) for e in metadata.metadata("ld_agent").get_all("Provides-Extra") or () if e != "dev")
+    yield from (
+        _extra(e) for e in metadata.metadata("ld_agent").get_all("Provides-Extra") or () if e not in ("dev", "docs")
+    )
 
 
 def _examined(name: str, examine: Callable[[], Finding]) -> Finding:

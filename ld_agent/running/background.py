@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,7 +11,10 @@ from ld_agent.errors import LDAgentError
 
 
 class Background:
-    """One daemon thread that runs queued work. Work that fails stays pending in the store, where the next turn finds it."""
+    """One daemon thread that runs queued work. Work that fails stays pending in the store, where the next turn finds it.
+
+    A program that ends without closing it waits for the piece of work at hand: killed inside a model, the process would abort.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -28,6 +32,7 @@ class Background:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="ld-agent-background", daemon=True)
                 self._thread.start()
+                atexit.register(self.close)
             self._changed.notify_all()
 
     def wait(self) -> None:
@@ -43,6 +48,7 @@ class Background:
             self._work.clear()
             self._changed.notify_all()
             thread = self._thread
+        atexit.unregister(self.close)
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 

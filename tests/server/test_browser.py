@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from cli_commands import light_config, run_real
 from server_process import ServerProcess
 
 sync_api = pytest.importorskip("playwright.sync_api")
+AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
 
@@ -192,6 +194,15 @@ def test_talking_with_the_memory_beside(page: Any):
     assert page.evaluate("document.activeElement.textContent") == "Pin"
 
 
+def test_somebody_new_is_known_after_the_first_reply(page: Any):
+    page.goto("/talk?person=neo")
+    assert page.get_by_role("link", name="Traits").count() == 0
+    page.keyboard.type("I keep wasps.")
+    page.keyboard.press("Enter")
+    page.get_by_role("link", name="Traits").click()
+    page.get_by_role("heading", name="Holds now").first.wait_for()
+
+
 def test_a_reply_that_is_stopped_and_one_that_fails(page: Any, problems: list[str]):
     page.goto("/talk?person=ann")
     page.route("**/talk", lambda route: None)  # never answered
@@ -244,6 +255,18 @@ def test_light_and_dark(page: Any, scheme: str, ground: str):
     page.emulate_media(color_scheme=scheme)
     page.goto("/")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == ground
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="needs axe: npm install --no-save axe-core")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(page: Any, scheme: str):
+    page.emulate_media(color_scheme=scheme)
+    paths = ["/", "/people/ann", "/people/ann/traits", "/people/ann/search?q=hives", "/people/ann/sessions/1"]
+    for path in [*paths, "/talk?person=ann", "/talk?person=new"]:
+        page.goto(path)
+        page.evaluate(AXE.read_text("utf-8"))
+        found = page.evaluate("axe.run()")["violations"]
+        assert [(path, rule["id"], rule["impact"], rule["nodes"][0]["html"]) for rule in found] == []
 
 
 def test_what_a_screen_reader_meets_has_a_name(page: Any):

@@ -88,6 +88,7 @@ async function say(text) {
     if (ids.reply) {
       why.href += ids.reply;
       why.hidden = false;
+      for (const tab of document.querySelectorAll(".tabs [hidden]")) tab.hidden = false; // now somebody who is known
       beside(ids.reply);
     }
   } catch (error) {

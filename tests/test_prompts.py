@@ -1,5 +1,7 @@
 """Prompt templates: every shipped one renders, a missing variable raises, and data stays data."""
 
+import json
+import time
 from typing import Any
 
 import pytest
@@ -200,6 +202,33 @@ def test_template_syntax_in_data_is_not_run():
 def test_a_broken_prompt_file_is_named(source: str):
     with pytest.raises(ConfigError, match="prompt broken: "):
         Prompt("broken", source)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for a in text %}{% for b in text %}{% for c in text %}{% endfor %}{% endfor %}{% endfor %}",
+        "{{ ''.__class__.__mro__ }}",
+        "{{ text.__init__.__globals__ }}",
+        "{{ text.center(999999999) }}",
+        "{{ text|center(999999999) }}",
+        "{{ '%999999999d'|format(1) }}",
+        "{{ 'a' * 999999999 }}",
+        "{{ 9 ** 99999999 }}",
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+        "{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}",
+        "{% for a in [text] recursive %}{{ loop([text]) }}{% endfor %}",
+        "{% set a = text ~ text %}{{ a }}",
+        "{% include '/etc/passwd' %}",
+        "{{ cycler.__init__.__globals__.os.system('false') }}",
+    ],
+)
+def test_the_prompts_of_a_stranger_reach_nothing_and_end_soon(template: str):
+    begun = time.thread_time()
+    with pytest.raises(ConfigError, match="prompt strange: ") as refused:
+        Prompt("strange", json.dumps({"messages": [{"role": "user", "content": template}]})).render(text="word " * 200)
+    assert len(str(refused.value).splitlines()) == 1
+    assert time.thread_time() - begun < 2
 
 
 def _strings(value: Any) -> list[str]:

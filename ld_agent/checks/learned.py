@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Sequence
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ class StatementCheck:
                 warnings.simplefilter("ignore", FutureWarning)  # PEFT reads an attribute that transformers will rename
                 adapted = PeftModel.from_pretrained(model, str(resolve_model(adapter)))
             self._model = adapted.merge_and_unload().eval()
-        except (OSError, ValueError, RuntimeError, KeyError, UserWarning) as exc:
+        except (OSError, ValueError, RuntimeError, KeyError, UserWarning, UnpicklingError) as exc:
             why = " ".join(str(exc).split())[:200]
             raise ModelError(f"checks.adapter {adapter!r} cannot be loaded: {why}; give the folder of another") from exc
         self.verbatim = verbatim

@@ -40,13 +40,13 @@ def test_garbage_from_the_model(scene: Scene, tmp_path, view: str, whole: bool) 
     modules = dict.fromkeys(("generator", "summarizer", "extractor", "memory", "reader"), answer)
     agent = scene.agent(modules, **{"memory.views": [view], "modules.reader.passages": 2})
     maya, said = agent.conversation("maya"), list[str]()
-    for turn in range(400 if whole else 6):
+    for turn in range(500 if whole else 6):
         at = START + turn * (DAY if turn % 3 == 2 else DAY / 1000)
         said.append(f"I have {turn} bees. What do you think?")
         reply = maya.respond(said[-1], "Maya", max(at, maya.utterances[-1].at if said[1:] else at))
         assert reply.text.strip()
     maya.end_session()
-    assert answered >= (1200 if whole else 18)
+    assert answered >= (1500 if whole else 18)
     assert [u.text for u in maya.utterances if u.speaker == "Maya"] == said
     lines = [line.encode() for line in export_lines(agent.store, "maya")]
     other = SQLiteStore(tmp_path / "other.db")

@@ -122,6 +122,40 @@ async def test_guesses_of_keys_are_limited(client: Client) -> None:
     assert (await client.post("/login", data={"key": key})).status_code == 429
 
 
+async def test_a_login_is_a_cookie_that_no_page_reads_and_no_other_site_sends(client: Client) -> None:
+    key = key_of(client, "a", "memory")["Authorization"][7:]
+    answer = await client.post("/login", data={"key": key})
+    cookie = answer.headers["set-cookie"]
+    for part in ("HttpOnly", "SameSite=strict", "Path=/"):
+        assert part in cookie
+    assert key not in cookie
+    answer = await client.post("https://localhost/login", data={"key": key})
+    assert "Secure" in answer.headers["set-cookie"]
+    client.cookies.clear()
+    for guess in ("", "x", key, "None"):
+        assert (await client.get("/", headers={"Cookie": f"ld_agent_session={guess}"})).status_code in (303, 401)
+
+
+async def test_a_deletion_is_taken_back_only_by_who_made_it(client: Client) -> None:
+    tenants = {name: key_of(client, name)["Authorization"][7:] for name in ("a", "b")}
+    await client.chat(SECRET, headers={"Authorization": f"Bearer {tenants['a']}"})
+
+    async def logged_in(tenant: str) -> dict[str, str]:
+        client.cookies.clear()
+        await client.post("/login", data={"key": tenants[tenant]})
+        return {"csrf": re.findall(r'name="csrf" value="([^"]+)"', (await client.get("/")).text)[0]}
+
+    mine = await logged_in("a")
+    assert (await client.post("/people/ann/delete", data=mine | {"name": "ann"})).status_code == 303
+    for spelling in ("ann", "a/ann", "../a/ann", "a%2Fann"):
+        other = await logged_in("b")
+        assert (await client.post("/undo", data=other | {"person": spelling})).status_code in (400, 404)
+        assert (await client.post("/undo", data=mine | {"person": spelling})).status_code == 403
+    mine = await logged_in("a")
+    assert (await client.post("/undo", data=mine | {"person": "ann"})).status_code == 303
+    assert SECRET in await client.said("a/ann")
+
+
 async def test_no_field_that_is_shown_becomes_a_script(client: Client) -> None:
     person = quote("<script>alert(0)<", safe="")
     name = quote(SCRIPT, safe="")

@@ -1,5 +1,6 @@
 """The learned check, on claims that it was not tuned on; and what is stored because of it."""
 
+import pickle
 import random
 import shutil
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from ld_agent.answering import only_memory_answers
+from ld_agent.backbones.local.adapter_files import read_adapter
 from ld_agent.checks.kept import (
     asks_for_memory,
     deciding,
@@ -203,3 +205,25 @@ def test_remarks_are_rows_beside_what_was_told(tmp_path: Path):
     assert sorted(rows) == sorted(
         (((("Bo", line),), claim), "unsaid") for line in ("off to bed", "night") for claim in told
     )
+
+
+class Touching:
+    """Pickled, it makes a file when it is read."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __reduce__(self) -> object:
+        return open, (str(self._file), "w")
+
+
+def test_a_pickle_in_place_of_an_adapter_is_refused_and_not_run(tmp_path: Path) -> None:
+    folder, touched = shutil.copytree(shipped_path("data/adapters/check"), tmp_path / "check"), tmp_path / "touched"
+    (folder / "adapter_model.safetensors").unlink()
+    (folder / "adapter_model.bin").write_bytes(pickle.dumps({"x": Touching(touched)}))
+    with pytest.raises(ModelError, match="cannot be loaded") as refused:
+        StatementCheck(str(folder))
+    assert len(str(refused.value).splitlines()) == 1
+    with pytest.raises(ModelError, match=r"adapter_model\.safetensors cannot be read"):
+        read_adapter("x", folder, {}, ValueError)
+    assert not touched.exists()

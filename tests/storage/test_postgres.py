@@ -340,6 +340,58 @@ def test_a_tenant_sees_and_adds_only_its_own_rows(address: str, fill: Fill) -> N
             db.execute("INSERT INTO conversation (id, agent) VALUES ('shop/eve', 'Sam')")
 
 
+def test_no_statement_of_the_confined_role_reaches_rows_of_another_tenant(address: str, fill: Fill) -> None:
+    """Every table that has a tenant, each of its partitions, and every kind of statement, with no policy to help them."""
+    store = open_store(address)
+    fill(store, "home/ann", "home")
+    fill(store, "shop/ann", "shop")
+    store.close()
+    every = "SELECT relname FROM pg_class WHERE relnamespace = 'ld_agent'::regnamespace AND relkind IN ('r', 'p')"
+    with psycopg.connect(address, autocommit=True) as db:
+        db.execute("SET search_path = ld_agent, public")
+        tables = sorted({name for (name,) in db.execute(every)} - {"meta"})
+        assert set(tables) >= {"conversation", "api_key", *OWNED}
+        columns = {}
+        for table in tables:
+            named = (
+                "SELECT column_name FROM information_schema.columns WHERE table_schema = 'ld_agent' AND table_name = %s"
+            )
+            columns[table] = {name for (name,) in db.execute(named, (table,))}
+            assert "tenant" in columns[table], table
+        before = {table: db.execute(f"SELECT {table}::text FROM {table} ORDER BY 1").fetchall() for table in tables}
+        db.execute("SET ROLE ld_agent_rows")
+        for tenant in ("", "home", "Shop", "shop ", "%", "shop/", "*"):
+            db.execute("SELECT set_config('ld_agent.tenant', %s, false)", (tenant,))
+            for table in tables:
+                theirs = f"FROM {table} WHERE tenant = 'shop'"
+                reads = (f"SELECT {table}::text {theirs}", f"SELECT count(*) {theirs} HAVING count(*) > 0")
+                for read in (*reads, f"WITH x AS (SELECT * {theirs}) SELECT 1 FROM x", f"TABLE {table}"):
+                    with suppress(psycopg.errors.InsufficientPrivilege):  # a partition is read through its whole
+                        assert not [row for row in db.execute(read) if "shop" in str(row) and tenant != "shop"], read
+                for write in (
+                    f"UPDATE {table} SET tenant = 'home' WHERE tenant = 'shop'",
+                    f"DELETE {theirs}",
+                    f"UPDATE {table} SET tenant = 'shop' WHERE tenant = 'home'",
+                    f"INSERT INTO {table} OVERRIDING SYSTEM VALUE SELECT * {theirs}",
+                    f"MERGE INTO {table} AS t USING (SELECT 1) AS s ON t.tenant = 'shop' WHEN MATCHED THEN DELETE",
+                ):
+                    with suppress(psycopg.errors.InsufficientPrivilege, psycopg.errors.GeneratedAlways):
+                        assert db.execute(write).rowcount == 0, (tenant, write)
+                for never in (
+                    f"TRUNCATE {table}",
+                    f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE",
+                    f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY",
+                    f"CREATE POLICY p ON {table} USING (true)",
+                    f"DROP TABLE {table}",
+                    f"COPY {table} TO PROGRAM 'cat'",
+                ):
+                    with pytest.raises(psycopg.Error):
+                        db.execute(never)
+        db.execute("RESET ROLE")
+        after = {table: db.execute(f"SELECT {table}::text FROM {table} ORDER BY 1").fetchall() for table in tables}
+    assert after == before
+
+
 def test_a_store_of_schema_1_keeps_everything(postgres_server: str, fill: Fill, tmp_path: Path) -> None:
     name = "schema_1_test"
     sql(postgres_server, f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name}")

@@ -224,7 +224,7 @@ class Answering:
         words, places = situation.language.words, deciding(evidence.check, evidence.lines, heard.speaker, heard.text)
         found = [_source(evidence.passages[n], heard.text, situation.language.reading) for n in places]
         if not found:
-            alone = self.reader is not None and not situation.passed.parameters  # a client's tool may know
+            alone = not situation.passed.parameters  # a client's tool may know
             return Answer(words.not_told, NO_COMPLETION, (UNDECIDED,)) if alone else None
         last = max(found, key=lambda said: (bool(said.id), said.at))
         return Answer(words.reason.format(told=last.text), NO_COMPLETION, (f"decided by: {last.text}",))

@@ -88,7 +88,8 @@ def said(command_line: CommandLine, store: Path) -> list[str]:
 
 
 def test_lines_from_a_pipe_and_every_command(command_line: CommandLine, tmp_path: Path):
-    config = light_config(tmp_path, generator=["Bees are fine company.", "And the garden?"], extractor="I keep bees.")
+    reasoned = "She keeps bees.\n</think>\n\nBees are fine company."  # no tag opens it: known only when it is whole
+    config = light_config(tmp_path, generator=[reasoned, "And the garden?"], extractor="I keep bees.")
     talk = (
         "/help\n/why\nHi, I keep bees.\n\n/why\n/memory\n/end\n/memory\nThe bees are well.\n/why\n"
         "/persona\n/persona User\n/quit\nnever read\n"

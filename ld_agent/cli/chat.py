@@ -151,7 +151,7 @@ def _piped_lines(user: str) -> Iterator[str]:
 
 
 def _turn(conversation: Conversation, text: str, *, interruptible: bool) -> bool:
-    """Stream the reply to a line; False: the line could not be stored, or it was stored but the model failed."""
+    """Reply to a line, streamed on a terminal; False: the line could not be stored, or it was stored but the model failed."""
     console.print(plain(f"{conversation.agent_name}: ", "bold"), end="")
     shown = ""
 
@@ -161,7 +161,8 @@ def _turn(conversation: Conversation, text: str, *, interruptible: bool) -> bool
         console.print(plain(piece), end="", soft_wrap=True)
 
     try:
-        reply = conversation.respond(text, on_text=show, interruptible=interruptible)
+        # in a file or pipe nobody waits for the words, and a reply is known whole: without the reasoning that no tag opens
+        reply = conversation.respond(text, on_text=show if console.is_terminal else None, interruptible=interruptible)
     except (InputError, BackboneError) as exc:
         console.print(plain(f"({exc})", "red"), soft_wrap=True)
         return False

@@ -104,11 +104,14 @@ class Answering:
         return answer
 
     def checks(self, situation: Situation) -> bool:
-        """Whether the answer is checked against what the user said, because that is what they ask about; not after some pages."""
-        heard = situation.heard.text
-        if self.check is None or not self.grounded or len(heard) > LONGEST_READ or not only_memory_answers(situation):
+        """Whether the answer to a question about what was told is checked against what the user said."""
+        return self.grounded and only_memory_answers(situation)
+
+    def asks(self, heard: str, reading: Reading) -> bool:
+        """Whether an utterance asks for what was told before, as far as the check knows; not after some pages."""
+        if self.check is None or len(heard) > LONGEST_READ:
             return False
-        return _asks_whether(situation) or asks_for_memory(self.check, heard)
+        return reading.patterns["asks_whether"].search(heard) is not None or asks_for_memory(self.check, heard)
 
     def _unrepeated(
         self,

@@ -139,12 +139,13 @@ class Turn:
         self._lap("pending")
         query = self._query()
         self._lap("encode")
-        yield from self._recall(query)
+        self._answering = self._made_to_answer()
+        asks = self._answering.asks(self.heard.text, relation.models.language.reading)
+        yield from self._recall(query, config.memory.gamma_talk if relation.check and not asks else None)
         self._lap("recall")
         self.traits = dict(relation.bank.select(self._everyone, query.vector, self.heard.at, relation.agent_name))
-        self._answering = self._made_to_answer()
         situation = self._situation()
-        situation = replace(situation, asked=answered_here and self._answering.checks(situation))
+        situation = replace(situation, asked=answered_here and asks and self._answering.checks(situation))
         if situation.asked or config.memory.quotes:
             situation = self._with_evidence(situation, self._told(situation.context if situation.asked else ()))
         return situation
@@ -157,13 +158,18 @@ class Turn:
             self.notes.append(UNKNOWN_SCRIPT)
         if settings.quotes:
             relation.encoder.encode([text, self.heard.text])  # in one batch; quotes are for what was heard alone
-        return relation.resources.query(text, self.heard.at)
+        return relation.resources.query(text, self.heard.at, self.heard.text)
 
-    def _recall(self, query: Query) -> Steps[None]:
-        """Let every view recall; pinned memories are always included."""
+    def _recall(self, query: Query, least: float | None) -> Steps[None]:
+        """Let every view recall; pinned memories are always included.
+
+        Args:
+            least: γ of small talk, for scorers that tell s_near.
+        """
         views = self.relation.views
         remembered = yield from metered(views.recall(query), self._seen)
-        self.remembered = replace(remembered, recalled=views.with_pinned(remembered.recalled, query.at))
+        near = [r for r in remembered.recalled if least is None or r.terms.get("s_near", least) >= least]
+        self.remembered = replace(remembered, recalled=views.with_pinned(near, query.at))
         self.notes += remembered.notes
 
     def _situation(self) -> Situation:

@@ -208,7 +208,7 @@ class Recalled:
         decay: λ_t, in (0, 1].
         score: s_overall, what the ranking used.
         overlap: the topics that query and record share, sorted.
-        terms: further numbers that the scorer used, by name (``hybrid``: s_sent, s_word, s_pass, s_like, s_date).
+        terms: further numbers that the scorer used, by name (``hybrid``: s_sent, s_word, s_pass, s_like, s_date, s_new).
     """
 
     record: Record

@@ -50,6 +50,19 @@ def test_a_dirty_answer_of_any_module_is_cleaned_before_anything_sees_it(scene: 
         assert "<|" not in text
 
 
+def test_small_talk_recalls_only_what_is_near_to_it(scene: Scene):
+    agent = scene.agent(SCRIPT, checks=CHECKED)
+    talk = agent.conversation("maya", at=START)
+    talk.respond("My dog Rex is afraid of thunder.", "Maya", START)
+    recalled = [
+        bool(talk.respond(text, "Maya", START + day * DAY).recalled)
+        for day, text in enumerate(
+            ("Nice weather, isn't it?", "Who is afraid of thunder?", "Rex hid from the thunder."), 1
+        )
+    ]
+    assert recalled == [False, True, True]
+
+
 def test_an_answer_about_a_person_is_what_was_said_before_anyone_sees_it(scene: Scene):
     agent = scene.agent({**SCRIPT, "generator": "Your dog is called Rex."}, checks=CHECKED, **READS)
     talk = agent.conversation("maya", at=START)
@@ -61,7 +74,7 @@ def test_an_answer_about_a_person_is_what_was_said_before_anyone_sees_it(scene: 
     assert talk.respond("What's my dog called?", "Maya", START).text == "Your dog is called Rex.", "just said"
 
 
-def test_a_question_is_judged_only_for_an_answer_of_the_agents_own(scene: Scene, monkeypatch: pytest.MonkeyPatch):
+def test_whether_a_message_asks_for_memory_is_judged_once_for_a_prompt(scene: Scene, monkeypatch: pytest.MonkeyPatch):
     talk = scene.agent(SCRIPT, checks=CHECKED, **READS).conversation("maya", at=START)
     check, judged = talk.relation.check, list[str]()
     assert check is not None
@@ -73,9 +86,9 @@ def test_a_question_is_judged_only_for_an_answer_of_the_agents_own(scene: Scene,
 
     monkeypatch.setattr(check, "probabilities", judging)
     talk.messages("What's my dog called?", "Maya", START)
-    assert judged == []
-    talk.reply(START)
     assert judged == ["What's my dog called?"]
+    talk.reply(START)
+    assert judged == ["What's my dog called?"] * 2
 
 
 @pytest.mark.parametrize(("answer", "stays"), [("Maya plays the clarinet.", False), ("Maya plays the violin.", True)])

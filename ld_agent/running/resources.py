@@ -23,7 +23,7 @@ from ld_agent.datasets.base import AnnotatedMemory
 from ld_agent.errors import ConfigError
 from ld_agent.memory.encoder import Progress, SentenceEncoder, configured, no_progress
 from ld_agent.memory.index.records import IndexCache
-from ld_agent.memory.scoring import scorer
+from ld_agent.memory.scoring import goes_on, scorer
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import Query, ViewContext, check_memory
 from ld_agent.memory.when import dated
@@ -159,10 +159,16 @@ class Resources:
             check=self.check_for(models.language.code),
         )
 
-    def query(self, text: str, at: datetime) -> Query:
-        """Return the query for a text: its vector, and the topics of its end."""
-        [topics] = self.topics.extract([text[-LONGEST_READ:]])
-        return Query(text, self.encoder.encode_query(text), topics, at)
+    def query(self, text: str, at: datetime, heard: str | None = None) -> Query:
+        """Return the query for a text: its vector, and the topics of its end.
+
+        Args:
+            heard: the utterance to answer, if the text has more.
+        """
+        end = text[-LONGEST_READ:]
+        [topics] = self.topics.extract([end])
+        length = len((end if heard is None else heard[-LONGEST_READ:]).split())
+        return Query(text, self.encoder.encode_query(text), topics, at, goes_on(length))
 
     def close(self) -> None:
         self.asking.close()

@@ -36,6 +36,7 @@ TERMS = {
     "s_pass": "what was said then means the same",
     "s_like": "resembles the other places that fit",
     "s_date": "close to a date in the question",
+    "s_new": "talked about lately",
     "s_near": "the nearest place; decides whether it counts",
     "decay": "how recent it is",
 }

@@ -54,6 +54,7 @@ class Search:
         topics: V_q, without repetitions.
         tau: τ in seconds; None: no decay.
         scorer: by name, see `ld_agent.memory.scoring.SCORERS`.
+        goes_on: see `ld_agent.memory.scoring.goes_on`.
     """
 
     text: str
@@ -64,6 +65,7 @@ class Search:
     topics: tuple[str, ...] = ()
     tau: float | None = None
     scorer: str = "dense"
+    goes_on: float = 0.0
 
 
 class Columns:
@@ -321,9 +323,9 @@ class LongTermIndex:
         s_sent, s_pass, s_like, nearest = self._passages_of(rows, search.vector, words, asked.about)
         more = {"s_sent": s_sent, "s_word": s_word, "s_pass": s_pass, "s_like": s_like, "s_date": s_date}
         more["s_near"] = np.maximum(s_sem, nearest)
-        return rows, Terms(
-            s_sem, self.columns.overlap(search.topics, rows), time_decay(now - at[rows], search.tau), more
-        )
+        decay = time_decay(now - at[rows], search.tau)
+        more["s_new"] = search.goes_on * decay
+        return rows, Terms(s_sem, self.columns.overlap(search.topics, rows), decay, more)
 
     def _passages_of(
         self, rows: NDArray[np.intp], vector: NDArray[np.float32], words: Sequence[str], about: str

@@ -32,12 +32,14 @@ class Query:
         vector: (dimension,) unit vector of the text.
         topics: V_q, sorted.
         at: nothing younger than this is recalled.
+        goes_on: see `ld_agent.memory.scoring.goes_on`.
     """
 
     text: str
     vector: Vectors
     topics: tuple[str, ...]
     at: datetime
+    goes_on: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

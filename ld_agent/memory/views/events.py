@@ -94,7 +94,7 @@ class EventView(View):
         asked, rules = (query.text, query.vector, query.at), (query.topics, settings.tau, settings.scorer)
         kind = f"{self.name} with passages" if self._needs_passages else self.name
         index = context.indexes.get(context.key, kind, self._made)
-        return index.search(Search(*asked, settings.k, self._gamma, *rules))
+        return index.search(Search(*asked, settings.k, self._gamma, *rules, query.goes_on))
 
     def _made(self) -> RecordIndex:
         made_from = (self.shelf, self.context.encoder, self.context.reading)

@@ -11,7 +11,7 @@ from ld_agent.languages import ENGLISH
 from ld_agent.memory.index.lexical import question
 from ld_agent.memory.index.long_term import CANDIDATES, FEW, LongTermIndex, Search
 from ld_agent.memory.index.passages import LIKE, SHARPNESS, PackedVectors, Passages, best_passages
-from ld_agent.memory.scoring import SCORERS, TIME, WEIGHTS, Terms, hybrid_score, weighted
+from ld_agent.memory.scoring import SCORERS, TIME, WEIGHTS, Terms, goes_on, hybrid_score, weighted
 
 READING = ENGLISH.reading
 
@@ -57,6 +57,15 @@ def test_the_sum_by_hand():
     score = hybrid_score(Terms(s_sem, s_sem, np.array([1.0, 0.5]), terms))
     assert score == pytest.approx([sum(WEIGHTS.values()) / 2 + TIME, TIME / 2])
     assert all(name in SCORERS["hybrid"].formula for name in [*WEIGHTS, "λ"])
+
+
+def test_of_two_like_records_a_message_that_goes_on_prefers_the_newer_and_a_question_the_nearer():
+    bank = Bank()
+    bank.add(axis(0), one("violin", axis(0)), at=AT.timestamp() - 200 * 86400)
+    bank.add(axis(0), one("violin", axis(0) * 0.9 + axis(1) * math.sqrt(0.19)), at=AT.timestamp() - 86400)
+    found = {far: [hit.key for hit in bank.search("violin", axis(0), tau=1e7, goes_on=far)] for far in (0.0, 1.0)}
+    assert found == {0.0: [1, 2], 1.0: [2, 1]}
+    assert [goes_on(words) for words in (6, 18, 29, 40, 400)] == [0.0, 0.0, 0.5, 1.0, 1.0]
 
 
 def test_a_question_is_about_the_one_speaker_it_names():
@@ -162,7 +171,7 @@ def test_every_term_is_explained_and_adds_to_the_score():
     bank = Bank()
     bank.add(axis(0), one("violin", axis(1)))
     [hit] = bank.search("Who sold the violin?", axis(0))
-    assert list(hit.more) == ["s_sent", "s_word", "s_pass", "s_like", "s_date", "s_near"]
+    assert list(hit.more) == ["s_sent", "s_word", "s_pass", "s_like", "s_date", "s_near", "s_new"]
     assert hit.more["s_word"] > 0
     total = sum(WEIGHTS[name] * value for name, value in {"s_sem": hit.s_sem, **hit.more}.items() if name in WEIGHTS)
     assert hit.score == pytest.approx(total + TIME * hit.decay)

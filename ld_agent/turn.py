@@ -139,9 +139,7 @@ class Turn:
         self._lap("pending")
         query = self._query()
         self._lap("encode")
-        self._answering = self._made_to_answer()
-        asks = self._answering.asks(self.heard.text, relation.models.language.reading)
-        yield from self._recall(query, config.memory.gamma_talk if relation.check and not asks else None)
+        asks = yield from self._recall(query)
         self._lap("recall")
         self.traits = dict(relation.bank.select(self._everyone, query.vector, self.heard.at, relation.agent_name))
         situation = self._situation()
@@ -160,17 +158,19 @@ class Turn:
             relation.encoder.encode([text, self.heard.text])  # in one batch; quotes are for what was heard alone
         return relation.resources.query(text, self.heard.at, self.heard.text)
 
-    def _recall(self, query: Query, least: float | None) -> Steps[None]:
-        """Let every view recall; pinned memories are always included.
-
-        Args:
-            least: γ of small talk, for scorers that tell s_near.
+    def _recall(self, query: Query) -> Steps[bool]:
+        """Let every view recall, for small talk only what is near to it, as far as scorers tell; pinned memories are always
+        included. Return whether the utterance asks for what was told before.
         """
-        views = self.relation.views
-        remembered = yield from metered(views.recall(query), self._seen)
+        relation = self.relation
+        self._answering = self._made_to_answer()
+        asks = self._answering.asks(self.heard.text, relation.models.language.reading)
+        least = relation.resources.config.memory.gamma_talk if relation.check and not asks else None
+        remembered = yield from metered(relation.views.recall(query), self._seen)
         near = [r for r in remembered.recalled if least is None or r.terms.get("s_near", least) >= least]
-        self.remembered = replace(remembered, recalled=views.with_pinned(near, query.at))
+        self.remembered = replace(remembered, recalled=relation.views.with_pinned(near, query.at))
         self.notes += remembered.notes
+        return asks
 
     def _situation(self) -> Situation:
         """What is recalled and known, without what was said in earlier sessions."""

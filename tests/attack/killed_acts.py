@@ -215,12 +215,14 @@ class Known:
             self._copied(name, more)  # all of them are compared below
         if act in ("delete", "deleted") and store.find_conversation(name) is None:
             self.gone(name)
-        names = [c.id for c in store.conversations()]
+        kept = {c.id: c for c in store.conversations()}
+        names = list(kept)
         fresh = {name} if act == "open" else set[str]()
         assert set(self.held) - fresh <= set(names) <= set(self.held) | fresh, ("conversations", names, [*self.held])
         for conversation in names:
             now, before = held(store, conversation), self.held.get(conversation, {"said": [], "traits": []})
-            texts = [text for _, text in now["said"] if text.startswith("I keep ")]
+            said = [u for u in store.utterances(kept[conversation].key) if u.speaker != kept[conversation].agent]
+            texts = [u.text for u in said if u.text.startswith("I keep ")]
             assert len(set(texts)) == len(texts), ("twice", texts)
             if conversation == name and now != before:
                 self._check_act(act, now, before, more, everything(store, name))

@@ -101,7 +101,7 @@ def loader(name: str) -> Loader:
     """The format of that name: of the project, of an installed package (`_installed`), or ``package.module:NAME``."""
     is_loader, wanted = lambda thing: isinstance(thing, Loader), "a ld_agent.datasets.Loader"
     known = LOADERS if name in LOADERS else {**LOADERS, **_installed()}
-    return named(known, name, key="format", kinds="formats", wanted=wanted, fits=is_loader)
+    return named(known, name, key="--format", kinds="formats", wanted=wanted, fits=is_loader)
 
 
 def _installed() -> Mapping[str, Loader]:

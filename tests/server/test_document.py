@@ -1,6 +1,7 @@
 """The OpenAPI document is true: whatever it allows is answered as it says, and nothing makes the server fail."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from schemathesis.specs.openapi.checks import (
 from ld_agent.agent import Agent
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
+from ld_agent.errors import InputError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.server.app import create_app
@@ -27,7 +29,7 @@ from ld_agent.storage.exchange import export_lines, import_lines
 
 CHECKS = (not_a_server_error, content_type_conformance, response_schema_conformance, status_code_conformance)
 EXAMPLES = 4
-OPERATIONS = 24
+OPERATIONS = 25
 KNOWN = {"person": "ann", "number": "1", "target": "m1", "model": "default"}
 """Path parameters that lead to something."""
 
@@ -86,6 +88,9 @@ def test_what_is_known_is_answered_as_the_document_says(document: Any):
             if known is not None:
                 agent.conversation("a/ann").delete()
             import_lines(agent.store, exported, "the export", "a/ann")
+        if case.operation.path.endswith("/undo"):
+            with suppress(InputError):  # an earlier request may have forgotten it
+                agent.conversation("a/ann").edit("t1", "I keep fifty bees.")
         given = dict(case.path_parameters or {})
         case.path_parameters = given | {name: value for name, value in KNOWN.items() if name in given}
         response = case.call_and_validate(checks=CHECKS, headers=headers)

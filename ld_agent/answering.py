@@ -111,7 +111,7 @@ class Answering:
         """Whether an utterance asks for what was told before, as far as the check knows; not after some pages."""
         if self.check is None or len(heard) > LONGEST_READ:
             return False
-        return reading.patterns["asks_whether"].search(heard) is not None or asks_for_memory(self.check, heard)
+        return _asks_whether(heard, reading) or asks_for_memory(self.check, heard)
 
     def _unrepeated(
         self,
@@ -222,7 +222,7 @@ class Answering:
     def _whether(self, evidence: Evidence) -> Answer | None:
         """What the user said last that decides whether something is so, as models get yes and no wrong; None: it is not asked."""
         situation, heard = evidence.situation, evidence.situation.heard
-        if not _asks_whether(situation):
+        if not _asks_whether(heard.text, situation.language.reading):
             return None
         words, places = situation.language.words, deciding(evidence.check, evidence.lines, heard.speaker, heard.text)
         found = [_source(evidence.passages[n], heard.text, situation.language.reading) for n in places]
@@ -314,8 +314,8 @@ def only_memory_answers(situation: Situation) -> bool:
     return not free and all(line not in (situation.heard.text, "") for line in other)
 
 
-def _asks_whether(situation: Situation) -> bool:
-    return situation.language.reading.patterns["asks_whether"].search(situation.heard.text) is not None
+def _asks_whether(text: str, reading: Reading) -> bool:
+    return reading.patterns["asks_whether"].search(text) is not None
 
 
 def _asks(said: Utterance) -> bool:

@@ -15,7 +15,8 @@ from ld_agent import Agent, load_config
 from ld_agent.backbones.base import Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.errors import ConfigError
-from ld_agent.languages import ENGLISH, KEYS, detected, english_prompts, language, shipped
+from ld_agent.languages import ENGLISH, detected, english_prompts, language, shipped
+from ld_agent.languages.words import KEYS
 from ld_agent.memory.views import VIEWS
 from ld_agent.modules.extractor import parse_traits
 from ld_agent.modules.replies import ReplyStream, decision

@@ -49,6 +49,8 @@ class Words(BaseModel):
         quoting: an unsure reply that quotes what was ``{told}``.
         kinds: what memories of each mechanism are called in a prompt.
         channels: labels in prompts for texts that were not said in the chat.
+        themes: what traits are about, as headings on the page, each with sample traits that resemble most of their kind; one
+            without samples takes the rest.
         no_trait: the extractor's answers if there is no trait.
         markers: for each marker that parsers look for, the words that may replace it before a colon.
         answers: the same for yes, no and none.
@@ -77,6 +79,7 @@ class Words(BaseModel):
     quoting: str
     kinds: Mapping[str, str]
     channels: Mapping[str, str]
+    themes: Mapping[str, tuple[str, ...]]
     no_trait: tuple[str, ...]
     markers: Mapping[str, tuple[str, ...]]
     answers: Mapping[str, tuple[str, ...]]
@@ -95,6 +98,13 @@ class Words(BaseModel):
         if {name for _, name, _, _ in Formatter().parse(text) if name is not None} != places:
             raise ValueError(f"{text!r} must have in braces: {', '.join(sorted(places))}")
         return text
+
+    @field_validator("themes")
+    @classmethod
+    def _one_theme_takes_the_rest(cls, themes: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
+        if sorted(map(bool, themes.values()))[:2] != [False, True]:
+            raise ValueError("must have themes with sample traits, and exactly one without, which takes the rest")
+        return themes
 
     @property
     def telling_nothing(self) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from itertools import groupby
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -23,7 +22,7 @@ from ld_agent.server.identity import address_of
 from ld_agent.server.logins import NotLoggedInError, fields_of, form_of
 from ld_agent.server.page_frame import HERE, SECURITY, About, Visitor, back, error_page, shown
 from ld_agent.server.service import Known
-from ld_agent.types import Recalled, Trait, Utterance
+from ld_agent.types import Recalled, Utterance
 
 PEOPLE = 50
 MOST_MATCHES = 50
@@ -111,8 +110,14 @@ def timeline(about: About, before: Annotated[int | None, Query(ge=1, le=2**62)] 
     if about.is_part:
         return about.show("_sessions.html", entries=entries, following=following)
     name, facts = page_data.held(whose)
-    changes = whose.store.changes(whose.key)[: -MOST_MATCHES - 1 : -1]
-    values = {"name": name, "facts": facts, "changes": changes, **page_data.live(whose, about.explained())}
+    changes = whose.store.changes(whose.key)
+    values = {
+        "name": name,
+        "facts": facts,
+        "changes": changes[: -MOST_MATCHES - 1 : -1],
+        "undo": next(iter(page_data.undoable(changes)), ""),
+        **page_data.live(whose, about.explained()),
+    }
     return about.show("about.html", entries=entries, following=following, tab="about", **values)
 
 
@@ -134,26 +139,22 @@ def session(about: About, number: int) -> Response:
 
 
 @router.get("/people/{person}/traits")
-def traits(about: About, after: Annotated[int, Query(ge=0, le=2**62)] = 0) -> Response:
-    """Traits by speaker, first those that hold now."""
-    store, key, now = about.whose.store, about.whose.key, about.whose.service.agent.clock()
-    dated = store.traits(key)
-    speakers = list(dict.fromkeys(trait.speaker for trait in dated))
-    ordered = sorted(dated, key=lambda trait: (speakers.index(trait.speaker), trait.over(now)))
-    page, groups = ordered[after : after + TRAITS], list[tuple[str, bool | None, list[Trait]]]()
-    shown = [(trait.speaker, trait.over(now)) for trait in ordered[:after][-1:] if about.is_part]
-    for (speaker, past), group in groupby(page, key=lambda trait: (trait.speaker, trait.over(now))):
-        known, same = shown and shown[-1][0] == speaker, (speaker, past) in shown
-        groups.append(("" if known else speaker, None if same else past, list(group)))
-        shown.append((speaker, past))
-    return about.show(
-        "_traits.html" if about.is_part else "traits.html",
-        groups=groups,
-        following=after + TRAITS if after + TRAITS < len(ordered) else 0,
-        ends=store.utterances_by_id(key, [trait.ended_by for trait in page if trait.ended_by]),
-        texts={trait.id: trait.text for trait in dated},
-        tab="traits",
-    )
+async def traits(about: About, after: Annotated[int, Query(ge=0, le=2**62)] = 0) -> Response:
+    """Traits by speaker and theme, first those that hold now, each with what it replaced."""
+    whose, service = about.whose, about.whose.service
+    conversation = await service.open(whose.id, "")
+    told = await service.brief(lambda: page_data.told(whose, conversation))
+    page = told[after : after + TRAITS]
+    ended_by = [trait.ended_by for one in page for trait in (one.trait, *one.before) if trait.ended_by]
+    previous = told[after - 1] if after and about.is_part and page else None  # its headings are on the page already
+    values: dict[str, Any] = {
+        "told": page,
+        "speaker": previous.trait.speaker if previous else "",
+        "theme": previous.theme if previous else "",
+        "following": after + TRAITS if after + TRAITS < len(told) else 0,
+        "ends": await service.brief(lambda: whose.store.utterances_by_id(whose.key, ended_by)),
+    }
+    return about.show("_traits.html" if about.is_part else "traits.html", tab="traits", **values)
 
 
 @router.get("/people/{person}/search")
@@ -204,20 +205,28 @@ def export(about: About) -> Response:
 
 @router.post("/people/{person}/memories/{target}/{action}")
 async def change(about: About, target: str, action: str) -> Response:
-    """Edit, pin, unpin or forget a record, trait or utterance; show the result."""
+    """Edit, pin, unpin or forget a record, trait or utterance, or undo the latest of that; show the result."""
     fields, whose = await form_of(about.request, about.login), about.whose
     changes: dict[str, Callable[[Conversation], None]] = {
         "edit": lambda conversation: conversation.edit(target, fields.get("text", "")),
         "pin": lambda conversation: conversation.pin(target),
         "unpin": lambda conversation: conversation.pin(target, False),
         "forget": lambda conversation: conversation.forget(target),
+        "undo": lambda conversation: _undo(whose, conversation, target),
     }
     if action not in changes:
-        raise ApiError(404, f"no action {action[:40]!r}; edit, pin, unpin or forget", "unknown_action")
+        raise ApiError(404, f"no action {action[:40]!r}; edit, pin, unpin, undo or forget", "unknown_action")
     await whose.service.change(whose, target, changes[action])
     if not about.is_part:
         return back(about.request, f"/people/{quote(whose.person, safe='')}")
     return await whose.service.brief(lambda: about.show("_memory.html", memory=_memory(whose, target), focus=action))
+
+
+def _undo(whose: Known, conversation: Conversation, target: str) -> None:
+    """Take back the latest change by hand if that is the one whose button was pressed."""
+    if target not in page_data.undoable(whose.store.changes(whose.key)):
+        raise ApiError(409, "something else was changed since; the newest change is undone first", "changed_since")
+    conversation.undo()
 
 
 def _memory(whose: Known, target: str) -> Any:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup, escape
 
 from ld_agent.checks.statements import asks
@@ -16,11 +17,12 @@ from ld_agent.languages.reading import Reading
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.quotes import compare, in_time_order
 from ld_agent.memory.scoring import scorer
+from ld_agent.memory.themes import themes_of
 from ld_agent.memory.views import VIEWS
 from ld_agent.prompts import as_line
 from ld_agent.server.service import Known
 from ld_agent.text import SENTENCE_END, terms_of
-from ld_agent.types import Recalled, Record, Reply, SessionSummary, Trait, Utterance
+from ld_agent.types import Change, Recalled, Record, Reply, SessionSummary, Trait, Utterance
 
 SESSIONS = 15
 """Number of sessions per page."""
@@ -92,6 +94,58 @@ def held(whose: Known) -> tuple[str, list[Trait]]:
     name = whose.store.first_speaker(whose.key, agent) or whose.person
     holding = [trait for trait in whose.store.traits(whose.key) if trait.speaker == name and not trait.over(now)]
     return name, sorted(holding, key=lambda trait: (trait.pinned, trait.mentions, trait.last_at), reverse=True)
+
+
+def undoable(changes: Sequence[Change]) -> list[str]:
+    """What the latest of the changes by hand changed, if that can be undone."""
+    latest = [change for change in changes if change.at == changes[-1].at]
+    return [change.target for change in latest if change.before or change.action in ("pin", "unpin")]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A trait with its history.
+
+    Attributes:
+        theme: what it is about.
+        over: it holds no longer.
+        before: what it replaced, latest first.
+    """
+
+    trait: Trait
+    theme: str
+    over: bool
+    before: list[Trait]
+
+
+def told(whose: Known, conversation: Conversation) -> list[Told]:
+    """All traits by speaker and theme, first those that hold now; encodes those of an import."""
+    relation, stored = conversation.relation, whose.store.personas(whose.key).traits()
+    traits = {trait.id: trait for trait, _ in stored}
+    samples, now = relation.models.language.words.themes, whose.service.agent.clock()
+    before: dict[str, list[Trait]] = {trait_id: [] for trait_id in traits}
+    for trait in traits.values():
+        if (last := _latest(trait, traits)) is not trait:
+            before[last.id].insert(0, trait)
+    heads = [(trait, vector) for trait, vector in stored if _latest(trait, traits) is trait]
+    missing = relation.encoder.encode([trait.text for trait, vector in heads if vector is None])
+    fresh = iter(missing)
+    vectors = [next(fresh) if vector is None else vector for _, vector in heads]
+    themes = themes_of(np.reshape(vectors, (-1, relation.encoder.dimension)), samples, relation.encoder.encode)
+    speakers, order = list(dict.fromkeys(trait.speaker for trait in traits.values())), list(samples)
+    found = [
+        Told(trait, theme, trait.over(now), before[trait.id]) for (trait, _), theme in zip(heads, themes, strict=True)
+    ]
+    return sorted(found, key=lambda one: (speakers.index(one.trait.speaker), order.index(one.theme), one.over))
+
+
+def _latest(trait: Trait, traits: Mapping[str, Trait]) -> Trait:
+    """What a trait became."""
+    seen = {trait.id}
+    while (later := traits.get(trait.superseded_by or "")) is not None and later.id not in seen:
+        seen.add(later.id)
+        trait = later
+    return trait
 
 
 @dataclass(frozen=True, slots=True)

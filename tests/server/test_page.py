@@ -80,7 +80,9 @@ async def test_a_person_with_many_traits_and_replies_is_as_quick_to_load(served:
             headings += re.findall("<h[23]>(.*?)</h[23]>", page)
             following = re.search(r'hx-get="([^"]+/traits[^"]+)"', page)
             path = following[1] if following else ""
-        assert (shown, headings) == (120, ["User", "Holds now", "Bob", "Holds now"])
+        assert (shown, [heading for heading in headings if heading in ("User", "Bob")]) == (120, ["User", "Bob"])
+        themes = headings[1 : headings.index("Bob")]
+        assert len(themes) == len(set(themes)) > 1  # none begins again on a later part
 
 
 async def test_what_is_shown_explains_a_recall_and_a_reply(served: Served):
@@ -163,7 +165,6 @@ async def test_a_trait_says_when_it_ended_and_by_which_words(client: Client):
     assert 'until <time datetime="2024-03-01T10:00:00+00:00">1 Mar 2024, 10:00</time>' in page
     assert f"Ended: “I &lt;gave&gt; my hives away.” ({said.id})" in page
     assert 'until <time datetime="2024-03-01T10' in (await client.get("/people/ann/sessions/1")).text
-    assert "Ended" in page.partition("<h3>No longer</h3>")[2]
     assert trait.text not in (await client.get("/people/ann")).text.partition('<h2 id="live"')[0]
     conversation.replace([said.id], finished=True)
     assert "until" not in (await client.get("/people/ann/traits")).text

@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 TAG = re.compile(r"(?<!`)<(?P<close>/?)(?P<name>think|thinking|thought)>", re.IGNORECASE)
 """A tag around reasoning; one that follows a backtick is quoted."""
 CHANNEL = "<|channel|>"
+READ_AGAIN = 2_000, 32
+"""Characters up to which an answer is read again at each piece, then whenever it has grown by a part of its length: who shows a
+piece reads the whole answer, which takes time in proportion to its length only if that happens seldom enough."""
 FINAL = "final"
 _HARMONY_MESSAGE = re.compile(
     r"<\|channel\|>\s*+(?P<channel>\w*+)[^<]*+(?:<\|constrain\|>[^<]*+)?<\|message\|>(?P<text>.*?)"
@@ -147,10 +150,18 @@ class AnswerStream:
     def __init__(self, show: Callable[[str], None], *, thinks: bool = False) -> None:
         self._show, self._thinks = show, thinks
         self._text, self._shown, self._break = "", "", ""
+        self._unread, self._unread_length = list[str](), 0
 
     def __call__(self, piece: str) -> None:
-        """Process the next piece of the model's output."""
-        self._text += piece
+        """Process the next piece of the model's output, or keep it for the next."""
+        self._unread.append(piece)
+        self._unread_length += len(piece)
+        most, part = READ_AGAIN
+        if len(self._text) > most and self._unread_length < len(self._text) // part:
+            return
+        self._text += "".join(self._unread)
+        self._unread.clear()
+        self._unread_length = 0
         if self._thinks and not marks_reasoning(self._text):
             return
         answer = cleaned(_UNFINISHED.sub("", self._text))

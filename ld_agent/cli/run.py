@@ -66,7 +66,7 @@ def run(
     from ld_agent.running.on_ray import check_not_launched
 
     if format_name is not None:
-        loader(format_name)
+        loader(format_name, "--format")
     named = any(override.partition("=")[0].strip() == "store.path" for override in overrides or [])
     settings = configured(config, store if store or named else ":memory:", overrides, greedy=True)
     check_not_launched("ld-agent run")

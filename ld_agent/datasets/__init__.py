@@ -97,11 +97,15 @@ def iter_episodes(path: str | Path, format: str | None = None, *, limit: int | N
     return islice((chosen or loader(_recognised(file))).read(file), limit)
 
 
-def loader(name: str) -> Loader:
-    """The format of that name: of the project, of an installed package (`_installed`), or ``package.module:NAME``."""
+def loader(name: str, key: str = "format") -> Loader:
+    """The format of that name: of the project, of an installed package (`_installed`), or ``package.module:NAME``.
+
+    Args:
+        key: what the name was given for, for messages.
+    """
     is_loader, wanted = lambda thing: isinstance(thing, Loader), "a ld_agent.datasets.Loader"
     known = LOADERS if name in LOADERS else {**LOADERS, **_installed()}
-    return named(known, name, key="--format", kinds="formats", wanted=wanted, fits=is_loader)
+    return named(known, name, key=key, kinds="formats", wanted=wanted, fits=is_loader)
 
 
 def _installed() -> Mapping[str, Loader]:

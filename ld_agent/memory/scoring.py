@@ -161,10 +161,19 @@ class Scorer:
         admitted: NDArray[np.bool_] = deciding > (gamma if self.bound is None else self.bound)
         return admitted
 
-    def admission(self, gamma: float) -> str:
-        """The rule of `admits` in words: "s_sem > γ = 0.125"."""
+    def admission(self, gamma: float, talk: float | None = None) -> str:
+        """The rule of `admits` in words: "s_sem > γ = 0.125".
+
+        Args:
+            talk: what small talk needs instead, where it is told from questions.
+        """
         meaning = f" ({self.decided_by_is})" if self.decided_by_is else ""
-        return f"{self.decided_by}{meaning} > {f'γ = {gamma:g}' if self.bound is None else f'{self.bound:g}'}"
+        more = (
+            f" (for small talk that a check finds: ≥ {talk:g})"
+            if talk is not None and self.decided_by == "s_near"
+            else ""
+        )
+        return f"{self.decided_by}{meaning} > {f'γ = {gamma:g}' if self.bound is None else f'{self.bound:g}'}{more}"
 
 
 SCORERS: dict[str, Scorer] = {

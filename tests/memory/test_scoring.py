@@ -66,4 +66,6 @@ def test_a_scorer_says_what_admits_a_record_and_admits_by_it():
     }
     assert scorer("paper").admission(0.25) == "s_sem > γ = 0.25"
     assert scorer("hybrid").admission(0.25) == "s_near (the cosine of the summary or its nearest passage) > γ = 0.25"
+    assert scorer("hybrid").admission(0.25, 0.4).endswith("> γ = 0.25 (for small talk that a check finds: ≥ 0.4)")
+    assert scorer("paper").admission(0.25, 0.4) == "s_sem > γ = 0.25"
     assert scorer("bm25").admission(0.25) == "s_word (a word in common) > 0"

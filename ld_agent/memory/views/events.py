@@ -42,7 +42,8 @@ class EventView(View):
     def ranking(cls, settings: MemorySection) -> str:
         ranked_by = scorer(settings.scorer)
         tau = "no decay" if settings.tau is None else f"τ = {settings.tau:g} s"
-        return f"overall = {ranked_by.formula}; recalled if {ranked_by.admission(settings.least_cosine)}; {tau}, k = {settings.k}"
+        rule = ranked_by.admission(settings.least_cosine, settings.gamma_talk)
+        return f"overall = {ranked_by.formula}; recalled if {rule}; {tau}, k = {settings.k}"
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         """Store what was true of each session: its summary, or people's own words where that says more than they did."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ld_agent.storage.rows import Failure, StoredConversation
     from ld_agent.storage.store import Store as MemoryStore
 
-app = typer.Typer(help="Inspect, search, move and delete stored memories.", no_args_is_help=True)
+app = typer.Typer(help="Inspect, search, correct, move and delete stored memories.", no_args_is_help=True)
 
 
 @app.command("list")

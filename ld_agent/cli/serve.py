@@ -63,7 +63,7 @@ def mcp(
         ),
     ] = None,
 ) -> None:
-    """Offer the memory to assistants over the Model Context Protocol: remember, recall, about, forget.
+    """Offer the memory to assistants over the Model Context Protocol: remember, recall, correct, forget.
 
     Examples:
 

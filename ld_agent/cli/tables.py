@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,12 +15,14 @@ from ld_agent.errors import InputError
 
 if TYPE_CHECKING:
     from ld_agent.evaluation.tables.filled import FilledTable
-    from ld_agent.evaluation.tables.paper_figures import PaperTable
+    from ld_agent.evaluation.tables.paper_figures import Column, PaperTable
 
 NAMES = (
     "ld-agent-1 … ld-agent-5, rsum-3 … rsum-9, rsum-memory, rsum-a10, rsum-a11, rsum-v1-2, ecm-1 … ecm-7; a unique ending is "
     "enough."
 )
+PADDING = 2
+"""Characters around a cell."""
 
 
 def tables(
@@ -62,16 +65,38 @@ def tables(
 
 
 def _show(filled: FilledTable) -> None:
-    """Print a table: aligned on a terminal, in Markdown for everything else."""
+    """Print a table: on a terminal aligned, in blocks of as many columns as fit, in Markdown for everything else."""
     if not console.is_terminal:
         sys.stdout.write(filled.markdown())
         return
-    table = filled.table
-    rows = [[plain(cell, "bold" if line.ours else "") for cell in (line.label, *line.cells)] for line in filled.lines]
-    heads = ["", *(column.head for column in table.columns)]
-    console.print(figures_table(f"{table.paper}, {table.number}: {table.title}", heads, rows))
+    table, title = filled.table, f"{filled.table.paper}, {filled.table.number}: {filled.table.title}"
+    room = console.width - min(max(len(line.label) for line in filled.lines) + PADDING, console.width // 2)
+    for start, end in _blocks(filled, room):
+        rows = [
+            [plain(cell, "bold" if line.ours else "") for cell in (line.label, *line.cells[start:end])]
+            for line in filled.lines
+        ]
+        console.print(figures_table(title, ["", *(_head(column) for column in table.columns[start:end])], rows))
+        title = ""
     for note in filled.notes:
         console.print(plain(f"- {note}", "dim"))
+
+
+def _blocks(filled: FilledTable, room: int) -> Iterator[tuple[int, int]]:
+    """The first and last (exclusive) columns that fit next to each other into ``room`` characters; one always does."""
+    start = used = 0
+    for number, column in enumerate(filled.table.columns):
+        cells = (line.cells[number] for line in filled.lines if number < len(line.cells))
+        width = max(map(len, (*_head(column).split("\n"), *cells))) + PADDING
+        if number > start and used + width > room:
+            yield start, number
+            start, used = number, 0
+        used += width
+    yield start, len(filled.table.columns)
+
+
+def _head(column: Column) -> str:
+    return "\n".join(column.head.rsplit(" ", 1))
 
 
 def _filled(table: PaperTable, runs: Path, rows: list[str]) -> FilledTable:

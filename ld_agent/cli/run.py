@@ -158,10 +158,11 @@ def _run_on_ray(
 
 def _say_fallbacks(agent: Agent, episodes: Sequence[Episode], replies: Sequence[Counts]) -> None:
     """Report how often the mechanisms fell back, in the replies of this run and in the whole memory."""
-    from ld_agent.evaluation.fallbacks import MARK, footnote, in_words, merged, of_memory
+    from ld_agent.evaluation.fallbacks import MARK, footnote, in_words, merged, of_memory, of_models
 
     stored = [agent.store.find_conversation(episode.id) for episode in episodes]
-    counts = merged([*(of_memory(agent.store, one.key) for one in stored if one is not None), *replies])
+    memories = [of_memory(agent.store, one.key) for one in stored if one is not None]
+    counts = merged([*memories, *replies, of_models(agent.models)])
     if any(failed for failed, _ in counts.values()):
         say(f"fallbacks: {in_words(counts)}")
     if note := footnote(counts):

@@ -73,6 +73,7 @@ class BackboneSection(Section):
         timeout: seconds allowed for one answer of an endpoint.
         context_window: tokens; null: what the model's own config says.
         thinking: let a model that can reason do so first (chat templates with ``enable_thinking``; endpoints: ``extra``).
+        json_answers: hold an endpoint's model to a JSON schema (``response_format``) in traits and conditional records.
         extra: more parameters of each call of an endpoint, such as ``reasoning_effort``; one that it refuses is left out.
         script: answers by module, for ``scripted``.
     """
@@ -88,6 +89,7 @@ class BackboneSection(Section):
     timeout: Positive = 60.0
     context_window: AtLeastOne | None = None
     thinking: bool = False
+    json_answers: bool = False
     extra: dict[str, Any] = Field(default_factory=dict)
     script: dict[str, str | list[str]] | None = None
 
@@ -178,9 +180,8 @@ class ReaderSection(ModuleSection):
 
 
 class ModulesSection(Section):
-    """The three modules of LD-Agent; ``memory``, which the other mechanisms use to rewrite a memory, judge what is worth
-    keeping, and choose among search results; and ``reader``, which finds answers in passages. A module's ``backbone`` may
-    differ from that of the replies.
+    """The three modules of LD-Agent; ``memory``, with which the other mechanisms rewrite a memory, judge what is worth keeping,
+    and choose among search results; and ``reader``, which finds answers in passages.
     """
 
     summarizer: SummarizerSection = SummarizerSection()
@@ -279,8 +280,7 @@ class MemorySection(Section):
         close_on_exit: closing the agent ends the running sessions; false: they continue next time, if β allows.
         ttl: days after which records are removed, counted from what they tell of; null: never.
         budget: maximum number of tokens of memories in a prompt if several views recall; null: as many as fit the window.
-        index_mb: megabytes for the search indexes of all open conversations; the least recently used are dropped first
-            and rebuilt from the store when needed. null: no bound.
+        index_mb: megabytes for the search indexes of all open conversations, the most recently used; null: no bound.
     """
 
     views: tuple[str, ...] = ("events",)

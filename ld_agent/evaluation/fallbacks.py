@@ -13,6 +13,7 @@ from typing import Any
 
 from ld_agent.evaluation.run_files import Prediction
 from ld_agent.memory.views import VIEWS
+from ld_agent.modules.base import Models
 from ld_agent.storage.store import Store
 from ld_agent.turn import NOT_STATED, STOCK_PHRASE
 from ld_agent.types import Record, Reply
@@ -61,6 +62,11 @@ def of_memory(store: Store, key: int) -> Counts:
         if f.work in VIEWS
     ]
     return merged([of_records(store.records(key)), *waiting])
+
+
+def of_models(models: Models) -> Counts:
+    """Count, by module, the answers that had to be JSON and were not."""
+    return merged({f"{module} answers as JSON": counts} for module, counts in models.as_json.items())
 
 
 def of_predictions(predictions: Sequence[Prediction]) -> Counts:

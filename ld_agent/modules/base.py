@@ -7,14 +7,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from ld_agent.backbones import build_backbone
 from ld_agent.backbones.answer_text import AnswerStream
-from ld_agent.backbones.base import Backbone, Completion, Message, Request, noted
+from ld_agent.backbones.base import NOT_PASSED, Backbone, Completion, Message, Request, noted
 from ld_agent.config import Config
 from ld_agent.config.sections import ModuleSection, ModulesSection
 from ld_agent.errors import BackboneError
 from ld_agent.languages import Language, language
+from ld_agent.modules.json_form import parts_in
 
 MODULES = tuple(ModulesSection.model_fields)
 MOST_CHARACTERS_A_TOKEN = 16
@@ -36,6 +38,7 @@ class Models:
     Attributes:
         modules: the settings of the modules.
         language: language of the prompts; its markers are replaced with canonical ones in answers.
+        as_json: by module, how many answers that had to be JSON were something else, and how many had to be.
     """
 
     def __init__(self, config: Config, backbone: Backbone | None = None) -> None:
@@ -45,8 +48,10 @@ class Models:
         self._given = backbone
         self._built: dict[str, Backbone] = {}
         self._unopened: set[str] = set()  # keys of backbones seen to begin with reasoning that no tag opens
+        self._prose: set[str] = set()  # keys of backbones that refused to answer as JSON
         self._lock = threading.Lock()
         self.language = language(config.language)
+        self.as_json: dict[str, tuple[int, int]] = {}
 
     def speaking(self, spoken: Language) -> Models:
         """The same models with the prompts of another language."""
@@ -82,6 +87,11 @@ class Models:
         """Whether the model of a module gets what a client sent besides text: images, tools."""
         return bool(getattr(self.backbone(module), "passes_on", False))
 
+    def answers_json(self, module: str) -> bool:
+        """Whether a module's model is asked for JSON: an endpoint's, where the config says so and it has not refused."""
+        asked = self._sections[module].json_answers and self.backbone_key(module) not in self._prose
+        return asked and self.passes_on(module)
+
     def concurrent(self, module: str) -> bool:
         """Whether the model of a module answers many callers at once, as endpoints do; loads nothing."""
         given = self._given
@@ -109,6 +119,7 @@ class Models:
         most: int | None = None,
         marked: bool = False,
         decides: bool = False,
+        form: Mapping[str, Any] | None = None,
     ) -> Request:
         """Build a request with the module's settings.
 
@@ -117,6 +128,7 @@ class Models:
                 a model that does not stop. If the model thinks, only a reply is bounded.
             marked: the answer has the markers of the prompt's language ("笔记："), to be read as English ones.
             decides: a reply is followed by a decision.
+            form: the answer's, if the model `answers_json`.
         """
         settings = self._settings[module]
         if self._sections[module].thinking and module != "generator":
@@ -132,6 +144,7 @@ class Models:
             on_text=None if on_text is None else AnswerStream(on_text, thinks=self._reasons_unmarked(module)),
             cacheable_prefix=constant_messages,
             read=self._reading(module, marked, decides),
+            form=form,
         )
 
     def reworded(self, request: Request) -> Request:
@@ -180,8 +193,20 @@ class Models:
                 completions = [_without_cut_reasoning(completion) for completion in completions]
             if not self.passes_on(batch[0].module):
                 completions = list(map(noted, completions, batch))
-            answers.update(zip(positions, map(_bounded, completions, batch), strict=True))
+            completions = list(map(_bounded, completions, batch))
+            self._count_json(batch, completions)
+            answers.update(zip(positions, completions, strict=True))
         return [answers[p] for p in range(len(requests))]
+
+    def _count_json(self, requests: Sequence[Request], completions: Sequence[Completion]) -> None:
+        """Count the answers that had to be JSON; an endpoint that refuses to be told so is not told again."""
+        with self._lock:
+            for request, completion in zip(requests, completions, strict=True):
+                if request.form is not None:
+                    failed, asked = self.as_json.get(request.module, (0, 0))
+                    self.as_json[request.module] = (failed + (completion.parts is None), asked + 1)
+                    if NOT_PASSED["format"] in completion.notes:
+                        self._prose.add(self.backbone_key(request.module))
 
     def close(self) -> None:
         with self._lock:
@@ -207,5 +232,7 @@ def _bounded(completion: Completion, request: Request) -> Completion:
     most = MOST_CHARACTERS_A_TOKEN * request.max_new_tokens
     if len(completion.text) > most:
         completion = replace(completion, text=completion.text[:most], finish="length")
-    read = completion.text if request.read is None else request.read(completion.text)
-    return completion if read == completion.text else replace(completion, text=read)
+    parts = parts_in(completion.text, request.form) if request.form else None
+    read = completion.text if request.read is None or parts is not None else request.read(completion.text)
+    changed = read != completion.text or parts is not None
+    return replace(completion, text=read, parts=parts) if changed else completion

@@ -1,9 +1,7 @@
 """The persona extractor: one utterance in, its speaker's traits out, or none (LD-Agent, section 2.3).
 
 Prefixes, numbers, quotes, reasoning and repeated examples are stripped from a model's answer, and sentences that share
-no word with the input are discarded. An endpoint is not asked for JSON: of 45 messy lines, Qwen2.5-Coder-1.5B-Instruct found
-traits in 8, all readable; held to a JSON schema, in 12 with JSON in its examples, the further ones not said or not lasting
-("I have a person named SAM."), in a third to a half more time (llama.cpp's server, 27 November 2026).
+no word with the input are discarded.
 """
 
 from __future__ import annotations
@@ -13,9 +11,10 @@ import unicodedata
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
-from ld_agent.backbones.base import Completion, Message
+from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.languages.reading import Reading
 from ld_agent.modules.base import Models
+from ld_agent.modules.json_form import TEXT, TEXTS, Parts, as_examples, form_of
 from ld_agent.modules.listed_traits import listed_traits
 from ld_agent.steps import Steps, run
 from ld_agent.text import EAST_ASIAN, HANGUL, LONGEST_READ, first_paragraph, halves, stems_of, words_of
@@ -70,6 +69,7 @@ class Extractor:
         self._prompt = models.language.prompt(f"extractor_{prompting}")
         self._shows_before = prompting == "brief"
         self._reasoned = prompting == "chain_of_thought"
+        self._form = form_of({"thought": TEXT, "traits": TEXTS} if self._reasoned else {"traits": TEXTS})
 
     def extract(self, texts: Sequence[str], before: Sequence[str] | None = None) -> list[tuple[str, ...]]:
         """Extract the traits of utterances in one batch; see `steps`."""
@@ -87,22 +87,35 @@ class Extractor:
             BackboneError: the model failed to answer.
         """
         parts = [self._parts(text, answered) for text, answered in zip(texts, before or [""] * len(texts), strict=True)]
-        requests = [
-            self._models.request(
-                "extractor", self.prompt_for(*part), constant_messages=self._prompt.constant_messages, marked=True
-            )
-            for pieces in parts
-            for part in pieces
-        ]
+        requests = [self._request(*part) for pieces in parts for part in pieces]
         completions = iter((yield requests))
         traits = [[trait for part in pieces for trait in self._read(next(completions), *part)] for pieces in parts]
         return [tuple(dict.fromkeys(of_utterance)) for of_utterance in traits]
 
+    def _request(self, text: str, before: str) -> Request:
+        messages, form = self.prompt_for(text, before), None
+        if not self._shows_before and self._models.answers_json("extractor"):
+            messages, form = as_examples(messages, self._parts_of), self._form
+        constant = self._prompt.constant_messages
+        return self._models.request("extractor", messages, constant_messages=constant, marked=True, form=form)
+
+    def _parts_of(self, example: str) -> Parts:
+        """An example of the prompt as JSON."""
+        plain, reading = self._models.language.canonical(example), self._models.language.reading
+        traits = parse_traits(plain, "", reading, grounded_only=False, reasoned=self._reasoned)
+        thought = THOUGHT.sub("", MARKER.split(plain)[0], count=1).strip()
+        return ({"thought": thought} if self._reasoned else {}) | {"traits": list(traits)}
+
     def _read(self, completion: Completion, part: str, before: str) -> tuple[str, ...]:
         text = completion.text if completion.finish == "stop" else UNFINISHED.sub("", completion.text)
+        listed = None if completion.parts is None else completion.parts["traits"]
         shown = f"{_end_of(before)} {part}" if self._shows_before else part
         return parse_traits(
-            text, shown, self._models.language.reading, grounded_only=self._grounded_only, reasoned=self._reasoned
+            text if listed is None else listed,
+            shown,
+            self._models.language.reading,
+            grounded_only=self._grounded_only,
+            reasoned=self._reasoned,
         )
 
     def prompt_for(self, text: str, before: str = "") -> tuple[Message, ...]:
@@ -151,7 +164,7 @@ def _end_of(text: str) -> str:
 
 
 def parse_traits(
-    answer: str,
+    answer: str | Sequence[str],
     utterance: str,
     reading: Reading,
     *,
@@ -162,7 +175,7 @@ def parse_traits(
 
     Args:
         answer: the model's text: sentences, a list, JSON, a chain of thought that ends in "Traits:", or some way of
-            saying that there are none.
+            saying that there are none; or the traits that it listed.
         utterance: the source of the traits.
         grounded_only: see `grounded`.
         reasoned: the answer is a chain of thought, in which only the part after "Traits:" counts.
@@ -170,10 +183,7 @@ def parse_traits(
     Returns:
         unique traits as sentences that begin with a capital letter and end with a full stop; () for none.
     """
-    answer = re.sub(r"[^\S\n]+", " ", answer[:LONGEST_ANSWER])
-    lines = listed_traits(answer, bare=not reasoned)
-    if lines is None:
-        lines = _introduced(answer, reasoned, reading).splitlines()
+    lines = _lines(answer, reasoned, reading) if isinstance(answer, str) else answer
     sentences = [sentence for line in lines for sentence in _sentences(PREFIX.sub("", line))]
     no_trait = reading.patterns["no_trait"]
     stated = [sentence for sentence in sentences if not no_trait.search(unicodedata.normalize("NFKC", sentence))]
@@ -185,6 +195,12 @@ def parse_traits(
         if not grounded_only or grounded(trait, utterance, reading):
             traits.setdefault(trait.casefold(), trait)
     return tuple(traits.values())[:MOST_TRAITS]
+
+
+def _lines(answer: str, reasoned: bool, reading: Reading) -> Sequence[str]:
+    answer = re.sub(r"[^\S\n]+", " ", answer[:LONGEST_ANSWER])
+    listed = listed_traits(answer, bare=not reasoned)
+    return _introduced(answer, reasoned, reading).splitlines() if listed is None else listed
 
 
 def _introduced(answer: str, reasoned: bool, reading: Reading) -> str:

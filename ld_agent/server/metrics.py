@@ -12,6 +12,7 @@ from fastapi.responses import PlainTextResponse
 from ld_agent.running.collector import Cost
 from ld_agent.server.errors import ERRORS
 from ld_agent.server.identity import AdminCaller
+from ld_agent.server.service import Service
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 KINDS = ("prompt", "completion")
@@ -38,12 +39,13 @@ class Metrics:
     def count_tokens(self, prompt: int, completion: int) -> None:
         self.tokens.update(prompt=prompt, completion=completion)
 
-    def lines(self, at_once: int, costs: Mapping[str, Cost]) -> Iterator[str]:
+    def lines(self, at_once: int, costs: Mapping[str, Cost], as_json: Mapping[str, tuple[int, int]]) -> Iterator[str]:
         """The metrics in Prometheus' text format.
 
         Args:
             at_once: turns under way.
             costs: of the models, by module.
+            as_json: answers that had to be JSON and were not, and that had to be, by the labels of model and module.
         """
         requests = {
             f'method="{method}",route="{route}",status="{status}"': count
@@ -67,6 +69,8 @@ class Metrics:
         tokens = {f'{of},kind="prompt"': cost.prompt_tokens for of, cost in modules.items()}
         tokens |= {f'{of},kind="completion"': cost.completion_tokens for of, cost in modules.items()}
         yield from _samples("model_tokens_total", "counter", tokens)
+        for name, place in (("not_json", 0), ("as_json", 1)):
+            yield from _samples(f"model_{name}_total", "counter", {of: both[place] for of, both in as_json.items()})
 
 
 def _samples(name: str, kind: str, values: Mapping[str, object]) -> Iterator[str]:
@@ -83,6 +87,11 @@ router = APIRouter(tags=["health"], responses=ERRORS)
 async def metrics(request: Request, caller: AdminCaller) -> PlainTextResponse:
     """Prometheus metrics."""
     state = request.app.state
-    return PlainTextResponse(
-        "\n".join(state.metrics.lines(state.places.taken, state.service.costs.by_module())) + "\n", media_type=TEXT
-    )
+    service: Service = state.service
+    as_json = {
+        f'model="{model}",module="{module}"': counts
+        for model, agent in service.agents.items()
+        for module, counts in agent.models.as_json.items()
+    }
+    lines = state.metrics.lines(state.places.taken, service.costs.by_module(), as_json)
+    return PlainTextResponse("\n".join(lines) + "\n", media_type=TEXT)

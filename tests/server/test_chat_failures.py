@@ -297,6 +297,7 @@ async def test_metrics_count_requests_tokens_and_costs_without_names(served: Ser
         await turn(client, "I keep bees.", thread=None)
         client.service.agent.conversation("ann").traits()  # learned by now
         await client.get("/v1/memory/people/ann")
+        client.service.agent.models.as_json["extractor"] = (1, 2)
         shown = (await client.get("/metrics")).text
     for name, labels, value in (
         ("requests_total", 'method="POST",route="/v1/chat/completions",status="200"', 1),
@@ -305,6 +306,8 @@ async def test_metrics_count_requests_tokens_and_costs_without_names(served: Ser
         ("model_calls_total", 'module="generator"', 1),
         ("model_calls_total", 'module="extractor"', 2),  # both utterances
         ("model_tokens_total", 'module="generator",kind="completion"', 2),
+        ("model_not_json_total", 'model="default",module="extractor"', 1),
+        ("model_as_json_total", 'model="default",module="extractor"', 2),
     ):
         assert f"ld_agent_{name}{{{labels}}} {value}\n" in shown
     assert "ann" not in shown

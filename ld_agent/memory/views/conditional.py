@@ -22,6 +22,7 @@ from ld_agent.memory.views.checks import NOTED, supported_note, supported_situat
 from ld_agent.memory.views.memory_text import supported
 from ld_agent.memory.views.stored import StoredView, draft_of
 from ld_agent.modules.extractor import Extractor
+from ld_agent.modules.json_form import FLAG, TEXT, Parts, as_examples, form_of
 from ld_agent.steps import Steps
 from ld_agent.storage.rows import Draft
 from ld_agent.types import Recalled, Session, Utterance
@@ -83,6 +84,12 @@ class ConditionalView(StoredView):
         self.decides = self._settings.selection and self._settings.decision == "with_reply"
         modules = context.models.modules
         self._direct = modules.memory.prompting == "direct"
+        parts = {
+            "note": self._settings.knowledge,
+            "related": self._settings.context,
+            "situation": self._settings.context,
+        }
+        self._texts = {name: TEXT for name, asked in parts.items() if asked}
         self._extractor = Extractor(context.models, modules.extractor.prompting, modules.extractor.grounded)
 
     @classmethod
@@ -160,7 +167,17 @@ class ConditionalView(StoredView):
             before = before[(len(before) + 1) // 2 :]
         messages = self._messages(before, utterance, decide)
         constant = len(messages) - 1 if self._direct else 0  # within one conversation: the examples bear its names
-        return models.request("memory", messages, most=MOST_TOKENS, marked=True, constant_messages=constant)
+        form = None
+        if self._direct and models.answers_json("memory"):
+            form = form_of(self._texts | ({"remember": FLAG} if decide else {}))
+            messages = as_examples(messages, lambda example: self._parts_of(example, decide))
+        return models.request("memory", messages, most=MOST_TOKENS, marked=True, constant_messages=constant, form=form)
+
+    def _parts_of(self, example: str, decide: bool) -> Parts:
+        """An example of the prompt as JSON."""
+        parts = labelled(self.context.models.language.canonical(example))
+        texts = {name: _part(parts, name) if name != "related" else parts.get(name, "") for name in self._texts}
+        return texts | ({"remember": yes_or_no(parts.get("remember", "")) is True} if decide else {})
 
     def _messages(self, before: Sequence[Utterance], utterance: Utterance, decide: bool) -> tuple[Message, ...]:
         name = "conditional_record_direct" if self._direct else "conditional_record"
@@ -183,7 +200,7 @@ class ConditionalView(StoredView):
         a note that the utterance and the question before it support. An utterance with nothing to note is not worth a
         record, and neither is one that is about somebody else if nobody decided before.
         """
-        parts = labelled(answer.text)
+        parts = labelled(answer.text) if answer.parts is None else _as_texts(answer.parts)
         if decide and (yes_or_no(parts.get("remember", "")) is False or yes_or_no(answer.text) is False):
             return None
         situation = _part(parts, "situation") if self._settings.context else ""
@@ -202,6 +219,11 @@ class ConditionalView(StoredView):
             words = self.context.models.language.said(utterance.speaker, " ".join(utterance.text.split())[:LONGEST])
             return Kept(situation, words, fallback=True, unreadable=not parts)
         return Kept(situation, note)
+
+
+def _as_texts(parts: Parts) -> dict[str, str]:
+    """The parts of a JSON answer as `labelled` returns them."""
+    return {name: ("yes" if value else "no") if isinstance(value, bool) else value for name, value in parts.items()}
 
 
 def _from_traits(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -27,6 +28,9 @@ WARMER = 0.7
 AVOIDING = 1.2
 """Repetition penalty of an answer in other words. At temperature 0.7 without a penalty, 3 of 7 were the same again."""
 
+REASONS = re.compile(r"think|reason|qwq|magistral|(?<![a-z0-9])r1(?![0-9])", re.IGNORECASE)
+"""In a model's name: it reasons first, and its server may mark only where that ends."""
+
 
 class Models:
     """The modules' backbones, created on first use: one for all modules, unless a module names its own.
@@ -48,6 +52,7 @@ class Models:
         self._given = backbone
         self._built: dict[str, Backbone] = {}
         self._unopened: set[str] = set()  # keys of backbones seen to begin with reasoning that no tag opens
+        self._open: set[str] = set()  # keys of backbones seen to answer otherwise
         self._prose: set[str] = set()  # keys of backbones that refused to answer as JSON
         self._lock = threading.Lock()
         self.language = language(config.language)
@@ -141,7 +146,7 @@ class Models:
             temperature=settings.temperature,
             repetition_penalty=settings.repetition_penalty,
             seed=seed,
-            on_text=None if on_text is None else AnswerStream(on_text, thinks=self._reasons_unmarked(module)),
+            on_text=None if on_text is None else AnswerStream(on_text, thinks=self._may_reason_unmarked(module)),
             cacheable_prefix=constant_messages,
             read=self._reading(module, marked, decides),
             form=form,
@@ -170,6 +175,12 @@ class Models:
         section = self._sections[module]
         return (section.kind == "openai" and section.thinking) or self.backbone_key(module) in self._unopened
 
+    def _may_reason_unmarked(self, module: str) -> bool:
+        """The same, or the endpoint's name for the model says that it reasons, and it has not answered yet."""
+        name = self._settings[module].model or self._sections[module].model
+        named = self._sections[module].kind == "openai" and REASONS.search(name)
+        return self._reasons_unmarked(module) or bool(named and self.backbone_key(module) not in self._open)
+
     def complete(self, requests: Sequence[Request]) -> list[Completion]:
         """Answer requests of any modules, in order; those that share a backbone form one batch.
 
@@ -189,6 +200,8 @@ class Models:
                 )
             if any(completion.unopened for completion in completions):
                 self._unopened.add(self.backbone_key(batch[0].module))
+            elif any(completion.text for completion in completions):
+                self._open.add(self.backbone_key(batch[0].module))
             if self._reasons_unmarked(batch[0].module):
                 completions = [_without_cut_reasoning(completion) for completion in completions]
             if not self.passes_on(batch[0].module):

@@ -133,7 +133,7 @@ def agent(
     def make(*plays: Play, **settings: Any) -> Agent:
         stage.plays = list(plays)
         keys = {"kind": "openai", "model": "m", "base_url": f"http://127.0.0.1:{stage.server_port}/v1"}
-        chosen = config(**{f"backbone.{key}": value for key, value in keys.items()}, **settings)
+        chosen = config(**{f"backbone.{key}": value for key, value in keys.items()} | settings)
         opened.append(Agent(chosen, encoder=encoder, topics=topics))
         return opened[-1]
 
@@ -175,6 +175,26 @@ def test_a_model_that_once_left_its_reasoning_open_is_held_back_from_then_on(age
     shown.clear()
     talk.respond("What do I keep?", at=START, on_text=shown.append)
     assert "She keeps" not in "".join(shown)
+
+
+@pytest.mark.parametrize("name", ["deepseek-r1:7b", "Qwen3-4B-Thinking-2507", "QwQ-32B", "phi-4-reasoning"])
+def test_a_model_that_reasons_by_its_name_is_held_back_until_its_first_answer(agent: MakeAgent, name: str) -> None:
+    reasons = sends_message({"content": "She keeps newts.\n</think>\n\nHow many newts do you keep?"})
+    shown: list[str] = []
+    talk = agent(reasons, **{"backbone.model": name}).conversation("maya")
+    talk.respond("I keep newts.", at=START, on_text=shown.append)
+    assert "".join(shown) == "How many newts do you keep?"
+
+
+def test_a_model_that_only_has_such_a_name_streams_from_its_second_answer_on(agent: MakeAgent) -> None:
+    answers = iter(["How many newts do you", "Where do all of them"])
+
+    def play(call: Call) -> None:
+        sends_message({"content": next(answers) if call.body.get("stream") else "NO_TRAIT"}, "length")(call)
+
+    talk = agent(play, **{"backbone.model": "rethinker"}).conversation("maya")
+    assert [*talk.stream("I keep newts.", at=START)] == ["How many newts do you"]
+    assert len([*talk.stream("They are green.", at=START)]) > 1
 
 
 def test_a_declared_model_is_held_back_at_once_and_reasons_within_the_whole_limit(

@@ -42,8 +42,6 @@ UNKNOWN_SCRIPT = (
 NOT_STATED = "not stated"
 READS, EVIDENCE = 4, 12
 """Passages that decide a question where there is no reader, and that may support what a model answers."""
-STEADY = 40
-"""Number of lines of a session for which a model that follows instructions keeps the same traits."""
 LATEST = 200
 """Number of utterances, about half of them the agent's, whose sentences it does not repeat."""
 
@@ -143,7 +141,7 @@ class Turn:
         self._lap("encode")
         asks = yield from self._recall(query)
         self._lap("recall")
-        self.traits = self._known(query, asks)
+        self.traits = dict(relation.bank.select(self._everyone, query.vector, self.heard.at, relation.agent_name))
         situation = self._situation()
         situation = replace(situation, asked=answered_here and asks and self._answering.checks(situation))
         if situation.asked or config.memory.quotes:
@@ -173,17 +171,6 @@ class Turn:
         self.remembered = replace(remembered, recalled=relation.views.with_pinned(near, query.at))
         self.notes += remembered.notes
         return asks
-
-    def _known(self, query: Query, asks: bool) -> dict[str, tuple[str, ...]]:
-        """The traits for the prompt. A model that follows instructions gets them in front of the session, where they stay the
-        same for `STEADY` lines, so that a cache of prompts' beginnings can hold them; what these lines tell stands in them.
-        """
-        relation, vector, since = self.relation, query.vector, self.heard.at
-        if relation.resources.config.modules.generator.prompting == "direct" and not asks:
-            running = self.cache.utterances
-            opening = running[(len(running) - 1) // STEADY * STEADY]
-            vector, since = relation.encoder.encode([opening.text])[0], opening.at
-        return dict(relation.bank.select(self._everyone, vector, self.heard.at, relation.agent_name, since))
 
     def _situation(self) -> Situation:
         """What is recalled and known, without what was said in earlier sessions."""

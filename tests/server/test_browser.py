@@ -140,6 +140,13 @@ def test_every_button_works(browser: Any, request: pytest.FixtureRequest, with_k
     memory.get_by_text("Edit").click()
     memory.get_by_label("Text").fill("Ann keeps sixty hives.")
     press(page, "Save", "Ann keeps sixty hives.")
+    if scripts:
+        press(page, "Undo", "Taken back.")
+        press(page, "Redo", "Ann keeps sixty hives.")
+    page.goto("/people/ann")
+    if not scripts:
+        page.get_by_role("button", name="Undo the latest change").click()
+        page.get_by_text("Ann keeps sixty hives.").first.wait_for()  # what it said before
     page.goto("/people/ann/search")
     page.get_by_label("Ask, or search").fill("hives")
     page.get_by_role("button", name="Search", exact=True).click()
@@ -182,10 +189,10 @@ def test_talking_with_the_memory_beside(page: Any):
     page.goto("/talk?person=ann")
     page.keyboard.type("What about my bee hives?")  # the field has the focus
     page.keyboard.press("Enter")
+    page.locator("#lines .line").last.filter(has_text="How nice.").wait_for()
     beside = page.locator("#beside")
     beside.get_by_text("Because you said").first.wait_for()
     page.locator("#learned").get_by_text("Nothing new about you.").wait_for()  # it was told before
-    assert page.locator("#lines .line").last.locator(".text").inner_text() == "How nice."
     assert page.evaluate("document.activeElement.id") == "text"
     memory = beside.locator("article").first
     memory.get_by_role("button", name=re.compile("^Pin")).click()
@@ -200,7 +207,7 @@ def test_somebody_new_is_known_after_the_first_reply(page: Any):
     page.keyboard.type("I keep wasps.")
     page.keyboard.press("Enter")
     page.get_by_role("link", name="Traits").click()
-    page.get_by_role("heading", name="Holds now").first.wait_for()
+    page.get_by_role("heading", name="Animals").wait_for()
 
 
 def test_a_reply_that_is_stopped_and_one_that_fails(page: Any, problems: list[str]):

@@ -36,11 +36,14 @@ dt { font-weight: 600 } dd { margin: 0 0 .4rem; white-space: pre-wrap } .small {
 <p>Use it:</p><pre>{{ use }}</pre>
 <p class="small">Tuned with <code>{{ command }}</code>. <a href="README.md">Its card</a> has data, settings and digests.</p>
 <h2>Losses</h2>
-<svg viewBox="0 0 {{ width }} {{ height + 20 }}" role="img" aria-label="Losses by step">
+{% if drawn %}<svg viewBox="0 0 {{ width }} {{ height + 20 }}" role="img" aria-label="Losses by step">
 {% for name, points in curves %}<polyline class="{{ name }}" points="{{ points }}"/>{% endfor %}
 <text x="0" y="12">{{ "%.3g" | format(top) }} nats a token</text><text x="0" y="{{ height + 16 }}">0, step 1</text>
 <text x="{{ width }}" y="{{ height + 16 }}" text-anchor="end">step {{ last }}</text></svg>
 <p class="small">Green: training. Orange: the evaluation file, if there is one.</p>
+{% else %}
+<p class="small">Too few steps for a curve: a loss is logged every {{ logging_steps }} (<code>logging_steps</code>).</p>
+{% endif %}
 <h2>Before and after</h2>
 {% for prompt, wanted, before, after in answers %}<article><p class="small">… {{ prompt }}</p><dl>
 <dt>before</dt><dd>{{ before or "(nothing)" }}</dd><dt>after</dt><dd>{{ after or "(nothing)" }}</dd>
@@ -109,6 +112,8 @@ def write(
         "use": use(settings, module),
         "command": command,
         "curves": [(name, " ".join(_places(points, last, top))) for name, points in losses.items()],
+        "drawn": any(len(points) > 1 for points in losses.values()),
+        "logging_steps": settings.logging_steps,
         "last": last,
         "top": top,
         "width": WIDTH,

@@ -84,6 +84,13 @@ def test_chats_are_taken_in_their_usual_shapes(tmp_path: Path, shape: str, liste
     assert (row.prompt, row.target) == ((Message("user", "a?"),), "a")
 
 
+def test_the_page_of_a_run_too_short_for_a_curve_says_so(settings: Make, tmp_path: Path):
+    tune(settings(max_steps=2, eval_file=None, logging_steps=10), "extractor")
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "a loss is logged every 10" in page
+    assert "<svg" not in page
+
+
 def test_the_best_checkpoint_is_kept_instead_of_the_last(settings: Make, tmp_path: Path, tiny_llama: Path):
     """When training and evaluation answers differ, the first evaluation is the best."""
     rows = toy_rows(4)

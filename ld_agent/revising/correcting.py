@@ -18,7 +18,7 @@ from ld_agent.memory.views.stored import dialogue
 from ld_agent.state import Relation
 from ld_agent.storage.rows import Rewriting
 from ld_agent.text import SENTENCE_END
-from ld_agent.types import Record, Trait, Utterance
+from ld_agent.types import Change, Record, Trait, Utterance
 
 OWN_LINES = 3
 """Number of lines that stand in for a memory of which nothing is left."""
@@ -72,6 +72,12 @@ def follow(relation: Relation, target: str, text: str, edited: datetime, at: dat
             store.note_edited(key, target, edited)
 
 
+def undoable(changes: Sequence[Change]) -> list[Change]:
+    """The edits and pins among the latest changes by hand, newest first: what `undo` takes back."""
+    latest = [change for change in reversed(changes) if change.at == changes[-1].at]
+    return [one for one in latest if (one.action == "edit" and one.before) or one.action in ("pin", "unpin")]
+
+
 def undo(relation: Relation, at: datetime) -> None:
     """Take back the latest change by hand: give back the texts before an edit, or the pin before it was set or removed.
 
@@ -81,10 +87,10 @@ def undo(relation: Relation, at: datetime) -> None:
     resources, store, key = relation.resources, relation.resources.store, relation.key
     with store.writing(key):
         changes = store.changes(key)
-        latest = [change for change in reversed(changes) if change.at == changes[-1].at]
-        before = {change.target: change.before for change in latest if change.action == "edit" and change.before}
-        pins = {change.target: change.action == "unpin" for change in latest if change.action in ("pin", "unpin")}
-        if not before and not pins:
+        taken_back = undoable(changes)
+        before = {change.target: change.before for change in taken_back if change.action == "edit"}
+        pins = {change.target: change.action == "unpin" for change in taken_back if change.action != "edit"}
+        if not taken_back:
             reason = "what was forgotten is gone; tell it again" if changes else "nothing was edited or pinned"
             raise InputError(f"there is nothing to undo: {reason}")
         lines = {target: text for target, text in before.items() if target.startswith("u")}
@@ -92,7 +98,7 @@ def undo(relation: Relation, at: datetime) -> None:
         topics = resources.topics.extract([r.text for r in records])
         records = [replace(record, topics=found) for record, found in zip(records, topics, strict=True)]
         vectors = resources.encoder.encode([r.text for r in records]) if records else ()
-        forgot = any(change.action == "forget" for change in latest)
+        forgot = any(change.action == "forget" for change in changes if change.at == changes[-1].at)
         relearned = list(lines) if forgot else []  # traits that went with it
         since = [trait for trait in _learned_since(relation, lines) if trait not in before]
         store.rewrite(key, Rewriting(lines, list(zip(records, vectors, strict=True)), False, relearned), at)

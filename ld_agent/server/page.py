@@ -16,6 +16,7 @@ from fastapi.responses import RedirectResponse, Response, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 
 from ld_agent.conversation import Conversation
+from ld_agent.revising.correcting import undoable
 from ld_agent.server import page_data, talk
 from ld_agent.server.errors import ApiError
 from ld_agent.server.identity import address_of
@@ -115,7 +116,7 @@ def timeline(about: About, before: Annotated[int | None, Query(ge=1, le=2**62)] 
         "name": name,
         "facts": facts,
         "changes": changes[: -MOST_MATCHES - 1 : -1],
-        "undo": next(iter(page_data.undoable(changes)), ""),
+        "undo": next((change.target for change in undoable(changes)), ""),
         **page_data.live(whose, about.explained()),
     }
     return about.show("about.html", entries=entries, following=following, tab="about", **values)
@@ -224,7 +225,7 @@ async def change(about: About, target: str, action: str) -> Response:
 
 def _undo(whose: Known, conversation: Conversation, target: str) -> None:
     """Take back the latest change by hand if that is the one whose button was pressed."""
-    if target not in page_data.undoable(whose.store.changes(whose.key)):
+    if target not in {change.target for change in undoable(whose.store.changes(whose.key))}:
         raise ApiError(409, "something else was changed since; the newest change is undone first", "changed_since")
     conversation.undo()
 

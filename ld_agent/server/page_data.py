@@ -22,7 +22,7 @@ from ld_agent.memory.views import VIEWS
 from ld_agent.prompts import as_line
 from ld_agent.server.service import Known
 from ld_agent.text import SENTENCE_END, terms_of
-from ld_agent.types import Change, Recalled, Record, Reply, SessionSummary, Trait, Utterance
+from ld_agent.types import Recalled, Record, Reply, SessionSummary, Trait, Utterance
 
 SESSIONS = 15
 """Number of sessions per page."""
@@ -96,12 +96,6 @@ def held(whose: Known) -> tuple[str, list[Trait]]:
     return name, sorted(holding, key=lambda trait: (trait.pinned, trait.mentions, trait.last_at), reverse=True)
 
 
-def undoable(changes: Sequence[Change]) -> list[str]:
-    """What the latest of the changes by hand changed, if that can be undone."""
-    latest = [change for change in changes if change.at == changes[-1].at]
-    return [change.target for change in latest if change.before or change.action in ("pin", "unpin")]
-
-
 @dataclass(frozen=True, slots=True)
 class Told:
     """A trait with its history.
@@ -124,10 +118,12 @@ def told(whose: Known, conversation: Conversation) -> list[Told]:
     traits = {trait.id: trait for trait, _ in stored}
     samples, now = relation.models.language.words.themes, whose.service.agent.clock()
     before: dict[str, list[Trait]] = {trait_id: [] for trait_id in traits}
-    for trait in traits.values():
-        if (last := _latest(trait, traits)) is not trait:
+    heads = list[tuple[Trait, Any]]()
+    for trait, vector in stored:
+        if (last := _latest(trait, traits)) is trait:
+            heads.append((trait, vector))
+        else:
             before[last.id].insert(0, trait)
-    heads = [(trait, vector) for trait, vector in stored if _latest(trait, traits) is trait]
     missing = relation.encoder.encode([trait.text for trait, vector in heads if vector is None])
     fresh = iter(missing)
     vectors = [next(fresh) if vector is None else vector for _, vector in heads]

@@ -20,6 +20,7 @@ _BLANKS, _LISTED = re.compile(r"(?<!\s)\s{2,}"), re.compile(r"[-*•]|\(?\d{1,2}
 SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])(?![。！？”’」』）)])\s*(?=.)")
 EAST_ASIAN_RUN = re.compile(f"[{_ALPHABETS}]+")
 _WORD = re.compile(f"[{_ALPHABETS}]|[^\\W{_ALPHABETS}]+")
+_SPELLED = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _RUN = re.compile(f"[{_ALPHABETS}]+|[^\\W{_ALPHABETS}]+")
 
 
@@ -73,11 +74,14 @@ def stems_of(text: str, reading: Reading) -> set[str]:
     """Crude stems of content words: their first four letters without a plural's s; whole numbers; pairs of characters
     in Chinese, Japanese and Korean.
     """
-    text = simplified(text.casefold())
-    words = re.findall(r"[^\W_]+(?:['’][^\W_]+)?", EAST_ASIAN_RUN.sub(" ", text))
-    words = [re.split(r"['’]", word)[0] if not word.endswith(("n't", "n’t")) else "not" for word in words]
+    text = text.casefold()
+    spelled = set(_SPELLED.findall(EAST_ASIAN_RUN.sub(" ", text)))
+    words = {"not" if w.endswith(("n't", "n’t")) else w.partition("'")[0].partition("’")[0] for w in spelled}
     stems = {_stem(w) for w in words if w not in reading.stop_words and (len(w) > 1 or w.isdigit())}
-    return stems.union(*map(_terms, EAST_ASIAN_RUN.findall(text)))
+    runs = simplified(
+        "\n".join(set(EAST_ASIAN_RUN.findall(text)))
+    )  # each once: a conversion takes as long as all the rest
+    return stems.union(*map(_terms, EAST_ASIAN_RUN.findall(runs)))
 
 
 def shared_stems(text: str, others: Sequence[str], reading: Reading) -> list[int]:

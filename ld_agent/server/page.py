@@ -116,7 +116,7 @@ def timeline(about: About, before: Annotated[int | None, Query(ge=1, le=2**62)] 
         "name": name,
         "facts": facts,
         "changes": changes[: -MOST_MATCHES - 1 : -1],
-        "undo": next((change.target for change in undoable(changes)), ""),
+        "undo": next((change.target for change in reversed(undoable(changes))), ""),
         **page_data.live(whose, about.explained()),
     }
     return about.show("about.html", entries=entries, following=following, tab="about", **values)

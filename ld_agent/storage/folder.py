@@ -29,7 +29,7 @@ PROFILE, EVENTS = "profile.md", "events"
 PAST, SAID = "### No longer", "### Said"
 MONTHS = "[0-9]*-[0-9][0-9].md"
 """The files of sessions; others are their owner's."""
-COMMENT = re.compile(r"\s*<!-- (?P<id>[a-z][1-9]\d*+|session \d++) ?(?P<digest>[0-9a-f]{6})?[^>]*-->")
+COMMENT = re.compile(r"(?:(?<!\s)\s++)?<!-- (?P<id>[a-z][1-9]\d*+|session \d++) ?(?P<digest>[0-9a-f]{6})?[^<>]*-->")
 """What a line of the folder ends in."""
 
 

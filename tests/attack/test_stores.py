@@ -128,6 +128,9 @@ def test_a_store_file_that_is_broken_or_none_is_refused_with_one_line(
     other.commit()
     other.close()
     contents = [b"", b"SQLite format 3\0", b"x" * 5_000, sound[:4096], sound[: len(sound) // 2], foreign.read_bytes()]
+    contents.append(
+        sound.replace(b"CREATE TABLE conv", b"CREATE TABLE \x87onv")
+    )  # SQLite's message about it is no text
     for _ in range(300 if whole else 12):
         place, size = chance.randrange(len(sound)), chance.choice((1, 16, 512))
         contents.append(sound[:place] + chance.randbytes(size) + sound[place + size :])

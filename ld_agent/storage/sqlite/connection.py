@@ -18,6 +18,7 @@ from ld_agent.storage.sqlite.migrations import MIGRATIONS
 APPLICATION_ID = 0x4C44_4147  # "LDAG" in the file's header tells a store from any other database
 BUSY_SECONDS = 30.0
 RETRY_SECONDS = 0.02
+DAMAGED = "the store is damaged; restore it from a copy, or save what can be read with `sqlite3 FILE .recover`"
 
 
 class Connection:
@@ -197,6 +198,8 @@ class Connection:
             raise StoreError(_remedy(exc), self.path) from exc
         except UnicodeEncodeError as exc:
             raise not_storable(self.path, exc) from exc
+        except UnicodeDecodeError as exc:  # of a text, or of what SQLite says about a broken schema
+            raise StoreError(DAMAGED, self.path) from exc
 
 
 def version_of(path: Path) -> tuple[int, int]:
@@ -210,6 +213,8 @@ def version_of(path: Path) -> tuple[int, int]:
             return _version(db, str(path)), len(MIGRATIONS)
     except sqlite3.Error as exc:
         raise StoreError(_remedy(exc), path) from exc
+    except UnicodeDecodeError as exc:
+        raise StoreError(DAMAGED, path) from exc
 
 
 def _version(db: sqlite3.Connection, path: str) -> int:
@@ -245,7 +250,7 @@ def _remedy(exc: sqlite3.Error) -> str:
     if name.startswith("SQLITE_BUSY") or name == "SQLITE_LOCKED":
         return "another process kept the store locked; try again when it is done"
     if name.startswith("SQLITE_CORRUPT"):
-        return "the store is damaged; restore it from a copy, or save what can be read with `sqlite3 FILE .recover`"
+        return DAMAGED
     if name == "SQLITE_CONSTRAINT_FOREIGNKEY":
         return "the conversation was deleted while in use; reopen it"
     if name.startswith("SQLITE_IOERR"):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
 
 from ld_agent.languages.reading import Reading
 
@@ -48,17 +47,31 @@ def _terms(text: str) -> list[str]:
 
 
 def simplified(text: str) -> str:
-    """Convert traditional Chinese characters to simplified ones, if ``opencc`` is installed."""
-    return _converter().convert(text) if HAN.search(text) and _converter() is not None else text
+    """Convert traditional Chinese characters to simplified ones, each by itself, if ``opencc`` is installed."""
+    return text.translate(_simplified()) if HAN.search(text) else text
 
 
 @cache
-def _converter() -> Any:
+def _simplified() -> Mapping[int, str]:
     try:
         from opencc import OpenCC
     except ImportError:
-        return None
-    return OpenCC("t2s")
+        return {}
+    return _Converted(OpenCC("t2s").convert)
+
+
+class _Converted(dict[int, str]):
+    """A table for ``str.translate`` that is filled by the Han characters that are met."""
+
+    def __init__(self, convert: Callable[[str], str]) -> None:
+        super().__init__()
+        self._convert = convert
+
+    def __missing__(self, code: int) -> str:
+        if not HAN.match(chr(code)):
+            return chr(code)
+        self[code] = converted = self._convert(chr(code))
+        return converted
 
 
 def halves(text: str) -> tuple[str, str]:
@@ -78,10 +91,7 @@ def stems_of(text: str, reading: Reading) -> set[str]:
     spelled = set(_SPELLED.findall(EAST_ASIAN_RUN.sub(" ", text)))
     words = {"not" if w.endswith(("n't", "n’t")) else w.partition("'")[0].partition("’")[0] for w in spelled}
     stems = {_stem(w) for w in words if w not in reading.stop_words and (len(w) > 1 or w.isdigit())}
-    runs = simplified(
-        "\n".join(set(EAST_ASIAN_RUN.findall(text)))
-    )  # each once: a conversion takes as long as all the rest
-    return stems.union(*map(_terms, EAST_ASIAN_RUN.findall(runs)))
+    return stems.union(*map(_terms, EAST_ASIAN_RUN.findall(simplified(text))))
 
 
 def shared_stems(text: str, others: Sequence[str], reading: Reading) -> list[int]:

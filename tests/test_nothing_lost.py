@@ -13,7 +13,7 @@ from ld_agent.storage.sqlite.store import SQLiteStore
 TEXTS = ["I keep bees in Lyon.", "I paint the bees.", "I sing in a choir.", "I moved to Oslo.", "I bought a boat."]
 GAPS = [0, 60, 7200, 60, 86_400]
 WHOLE = os.environ.get("ATTACK") == "whole"
-POINTS, SEED = 600 if WHOLE else 30, int(os.environ.get("ATTACK_SEED", "20240501"))
+POINTS, SEED = 30, int(os.environ.get("ATTACK_SEED", "20240501"))
 
 
 def conversation(path: Path, **more: object) -> Task:
@@ -34,7 +34,9 @@ def statements(processes: Processes, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def points(statements: int) -> list[int]:
-    """Where to kill: spread over the whole conversation, with a fixed seed."""
+    """Where to kill: spread over the whole conversation, with a fixed seed; in the whole programme before every statement."""
+    if WHOLE:
+        return list(range(1, statements + 1))
     dice = random.Random(SEED)
     share = statements / POINTS
     return [1 + int(n * share + dice.random() * share) for n in range(POINTS)]

@@ -42,6 +42,8 @@ UNKNOWN_SCRIPT = (
 NOT_STATED = "not stated"
 READS, EVIDENCE = 4, 12
 """Passages that decide a question where there is no reader, and that may support what a model answers."""
+STEADY = 40
+"""Number of lines of a session for which a model that follows instructions keeps the same traits."""
 LATEST = 200
 """Number of utterances, about half of them the agent's, whose sentences it does not repeat."""
 
@@ -141,7 +143,7 @@ class Turn:
         self._lap("encode")
         asks = yield from self._recall(query)
         self._lap("recall")
-        self.traits = dict(relation.bank.select(self._everyone, query.vector, self.heard.at, relation.agent_name))
+        self.traits = self._known(query, asks)
         situation = self._situation()
         situation = replace(situation, asked=answered_here and asks and self._answering.checks(situation))
         if situation.asked or config.memory.quotes:
@@ -171,6 +173,17 @@ class Turn:
         self.remembered = replace(remembered, recalled=relation.views.with_pinned(near, query.at))
         self.notes += remembered.notes
         return asks
+
+    def _known(self, query: Query, asks: bool) -> dict[str, tuple[str, ...]]:
+        """The traits for the prompt. A model that follows instructions keeps them, in front of the session, for `STEADY`
+        lines, so that a cache of prompts' beginnings can hold them; what these lines tell stands in them."""
+        relation, vector, since = self.relation, query.vector, self.heard.at
+        if relation.resources.config.modules.generator.prompting == "direct" and not asks:
+            running = self.cache.utterances
+            opening = running[(len(running) - 1) // STEADY * STEADY]
+            if opening.id != self.heard.id:
+                vector, since = relation.encoder.encode([opening.text])[0], opening.at
+        return dict(relation.bank.select(self._everyone, vector, self.heard.at, relation.agent_name, since))
 
     def _situation(self) -> Situation:
         """What is recalled and known, without what was said in earlier sessions."""

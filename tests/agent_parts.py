@@ -98,6 +98,11 @@ def _answer(value: Any) -> Any:
     return fail
 
 
+def prompt_of(request: Request) -> str:
+    """All that a prompt says: what is recalled stands in the system message or before the utterance, as the template has it."""
+    return "\n".join([message.content for message in request.messages])
+
+
 def requests_of(agent: Agent, module: str) -> list[Request]:
     """What an agent asked of one module so far."""
     backbone = agent.models.backbone(module)

@@ -11,6 +11,7 @@ from ld_agent.agent import Agent
 from ld_agent.backbones.base import Request
 from ld_agent.errors import ConfigError, InputError, StoreError
 from ld_agent.modules.generator import ASSISTANT
+from ld_agent.turn import STEADY
 
 BETA = timedelta(seconds=3600)
 TICK = timedelta(microseconds=1)
@@ -69,6 +70,41 @@ def test_a_tuned_extractor_is_shown_what_each_utterance_answers(scene: Scene) ->
         "Hello!", "In answer to: Hello!\nAny pets?", "In answer to: Any pets?\nA dog.", "In answer to: A dog.\nLovely."
     ]  # fmt: skip
     assert asked[4] == "And a new day.", "another session"
+
+
+def test_what_a_session_said_before_stays_the_beginning_of_every_prompt(scene: Scene) -> None:
+    settings = {"modules.generator.prompting": "direct", "memory.gamma": -1.0, "memory.query_turns": 1}
+    agent = scene.agent({"generator": lambda request: f"Reply {len(request.messages)}."}, **settings)
+    maya = agent.conversation("maya")
+    for line in ("I keep bees in Lyon.", "I play the violin.", "I live with two cats."):
+        maya.respond(line, "Maya", at=START)
+    maya.end_session()
+    before = len(requests_of(agent, "generator"))
+    for minute, line in enumerate(("The cats slept all day.", "I bake bread.", "A string of the violin broke.")):
+        reply = maya.respond(line, "Maya", at=START + DAY + timedelta(minutes=minute))
+        assert reply.recalled
+    prompts = [request.messages for request in requests_of(agent, "generator")[before:]]
+    assert "I keep bees in Lyon." in prompts[0][0].content
+    assert "I bake bread." not in prompts[2][0].content, "this session's line stands in it"
+    assert prompts[2][0].content == prompts[0][0].content
+    assert prompts[2][: len(prompts[1]) - 1] == prompts[1][:-1]
+    for prompt, line in zip(
+        prompts, ("The cats slept all day.", "I bake bread.", "A string of the violin broke."), strict=True
+    ):
+        assert prompt[-1].content.startswith("What you remember from earlier chats:\n<memory>\n")
+        assert prompt[-1].content.endswith(f">\n\n{line}")
+    maya.edit(maya.persona("Maya")[0].id, "I keep wasps in Lyon.")
+    corrected = maya.respond("And I sing.", "Maya", at=START + DAY + timedelta(minutes=9))
+    assert "I keep wasps in Lyon." in corrected.prompt[0]["content"], "what is corrected by hand counts at once"
+
+
+def test_a_long_session_shows_its_earlier_traits(scene: Scene) -> None:
+    maya = scene.agent(**{"modules.generator.prompting": "direct"}).conversation("maya")
+    for place, line in enumerate(("Hello.", "I keep bees in Lyon.", *["Hm."] * (STEADY - 3))):
+        maya.observe(line, "Maya", at=START + timedelta(seconds=place))
+    at = START + timedelta(minutes=2)
+    assert "Maya" not in maya.respond("Well.", "Maya", at=at).traits, "its line stands in the prompt"
+    assert maya.respond("So.", "Maya", at=at).traits["Maya"] == ("I keep bees in Lyon.",)
 
 
 def test_time_comes_from_the_clock_and_never_decreases(scene: Scene) -> None:

@@ -222,16 +222,22 @@ class PersonaBank:
         return (denies(newer) is None) == (denies(older) is None) and {n for _, n in counts} == {n for _, n in others}
 
     def select(
-        self, speakers: Sequence[str], query: Vectors, at: datetime, agent: str | None = None
+        self,
+        speakers: Sequence[str],
+        query: Vectors,
+        at: datetime,
+        agent: str | None = None,
+        since: datetime | None = None,
     ) -> Mapping[str, tuple[str, ...]]:
         """The traits for a prompt, by speaker: those relevant to the query or mentioned recently.
 
-        Traits learned after ``at`` are ignored, and so are those that no longer held at ``at``; what ended later counts.
+        Traits learned after ``since`` are ignored, and so are those that no longer held at ``at``; what ended later counts.
 
         Args:
             query: (dimension,) unit vector.
             at: the query's time.
             agent: the speaker who is the agent.
+            since: how long ago something was said is counted from here; None: ``at``.
 
         Returns:
             at most ``personas.cap`` (or ``user_cap``, ``agent_cap``) trait texts by speaker, in the order they were
@@ -239,9 +245,10 @@ class PersonaBank:
         """
         chosen: dict[str, tuple[str, ...]] = {}
         now, recency = microseconds(at), self._settings.recency
+        known = now if since is None else microseconds(since)
         for speaker in dict.fromkeys(speakers):
             bank, cap = self._banks.get(speaker), self._most_of_agent if speaker == agent else self._most
-            best = bank.best(query, now, cap, recency, RECENCY_SECONDS) if bank and cap else []
+            best = bank.best(query, now, known, cap, recency, RECENCY_SECONDS) if bank and cap else []
             if best:
                 chosen[speaker] = tuple([trait.text for trait in best])
         return chosen
@@ -333,22 +340,22 @@ class SpeakerTraits:
         for row in np.flatnonzero(holding & wanted).tolist():
             yield row, self.traits[row], float(cosines[row])
 
-    def best(self, query: Vectors, at: int, most: int, recency: float, scale: float) -> list[Trait]:
-        """The traits known, and not over, at a time that are most relevant to a query, in the order they were learned.
+    def best(self, query: Vectors, at: int, known: int, most: int, recency: float, scale: float) -> list[Trait]:
+        """The traits known at one time, not over at another, that are most relevant to a query, in the order they were learned.
 
         Pinned traits come first; worth is (1 - recency) · cosine + recency · e^(-age / scale).
 
         Args:
             query: (dimension,) unit vector.
-            at: microseconds since the epoch.
+            at, known: when they are not over, and when they were known; microseconds since the epoch.
             scale: seconds.
         """
         n = len(self.traits)
         known_from, last_said, holds_until = self._times[:, :n]
-        recent = recency * np.exp(np.maximum(at - last_said, 0) / (-1e6 * scale))
+        recent = recency * np.exp(np.maximum(known - last_said, 0) / (-1e6 * scale))
         recent[self._flags[1, :n]] = np.inf
         worth = (1 - recency) * self.cosines(query).astype(np.float64) + recent
-        rows = np.flatnonzero((known_from <= at) & (holds_until > at))
+        rows = np.flatnonzero((known_from <= known) & (holds_until > at))
         chosen: NDArray[np.intp] = np.sort(rows[np.lexsort((-rows, -worth[rows]))[:most]])
         return [self.traits[row] for row in chosen.tolist()]
 

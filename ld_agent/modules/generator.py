@@ -218,19 +218,19 @@ class Generator:
 
 
 def render(situation: Situation, template: str = "generator") -> tuple[Message, ...]:
-    """The messages of a situation: memories and traits in the system message, then the running session turn by turn.
+    """The messages of a situation: what is known in the system message, then the running session turn by turn.
 
     Everyone but the agent has the role ``user``; if there are several people, each line begins with its speaker's name.
     Consecutive lines of one role are merged, because many chat templates require alternating roles.
 
     Args:
         template: name of the prompt. What it has after the system message are examples of the agent's manner, left out if
-            the answer has another form because it ``decides``. The last message of `ASKED` is what is recalled; it stands
-            right before the question.
+            the answer has another form because it ``decides``; a last message of the user is what is recalled and stands
+            right before the utterance, behind all that stays the same from one turn to the next.
     """
     several = len(situation.people) > 1
     system, *examples = situation.language.prompt(template).render(**_known(situation, template != "generator"))
-    background = examples.pop().content if template == ASKED else ""
+    background = examples.pop().content if examples and examples[-1].role == "user" else ""
     messages = [_with_added(system, situation), *(() if situation.decides else examples)]
     begun = len(messages)
     said = (*situation.context, situation.heard)

@@ -163,6 +163,20 @@ def test_replies_that_repeat_what_was_said_are_counted():
     assert (found["repeated"], found["echoed"]) == (1 / 5, 1 / 5)
 
 
+def test_what_a_cache_of_prompts_beginnings_holds_is_counted_within_a_session(tmp_path: Path):
+    data = tmp_path / "talks.jsonl"
+    data.write_text(conversation_line("c1", sessions=2), encoding="utf-8")
+    config = load_config(str(scripted_config(tmp_path)), ["modules.generator.prompting=direct"])
+    task = ResponseTask(data, config, no_perplexity=True)
+    made = list(task.predict(config, task.items))
+    first, second, *later = [(p.details["prefix"], p.details["prompt"]) for p in made]
+    assert first[0] == 0
+    assert second[0] == first[1], "the second prompt goes on where the first one ended"
+    assert later[0][0] == 0, "a new session"
+    shares = sum(p.details["prefix"] for p in made) / sum(p.details["prompt"] for p in made)
+    assert response_measures(made)["prefix"].overall == pytest.approx(shares)
+
+
 @pytest.mark.parametrize("free", [False, True])
 def test_a_free_run_remembers_its_own_replies(free: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     data, asked = tmp_path / "talks.jsonl", list[Request]()

@@ -240,14 +240,17 @@ def test_the_agents_line_at_the_beginning_joins_no_example(config):
     assert messages[-2].content == "Hello there!"
 
 
-def test_what_only_the_memory_can_answer_is_asked_right_after_what_is_recalled(config):
-    """Otherwise a small model answers as if it were the asker."""
+def test_what_is_recalled_stands_right_before_the_utterance(config):
+    """Before it stands what stays the same in a session; a question has the traits there too, or a small model answers as if it
+    were the asker."""
     generator = Generator(Models(config(), ScriptedBackbone()), "direct")
-    asked, talk = (generator.prompt_for(replace(FULL, asked=asked)).messages for asked in (True, False))
-    memory = FULL.recalled[0].record.text
-    assert [memory in message.content for message in asked] == [*[False] * (len(asked) - 1), True]
-    assert asked[-1].content.endswith(f"\n\n{FULL.heard.text}")
-    assert (memory in talk[0].content, talk[-1].content) == (True, FULL.heard.text)
+    memory, trait = FULL.recalled[0].record.text, next(iter(FULL.traits.values()))[0]
+    for asked in (True, False):
+        *before, last = generator.prompt_for(replace(FULL, asked=asked)).messages
+        assert not any(memory in message.content for message in before)
+        assert memory in last.content
+        assert last.content.endswith(f"\n\n{FULL.heard.text}")
+        assert (trait in last.content, trait in before[0].content) == (asked, not asked)
 
 
 @pytest.mark.parametrize(

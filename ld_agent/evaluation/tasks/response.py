@@ -19,7 +19,7 @@ from ld_agent.datasets import load_episodes
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import REPLY, of_reply
-from ld_agent.evaluation.metrics import Measure, bleu, distinct, mean, meteor, perplexity, rouge, token_f1
+from ld_agent.evaluation.metrics import Measure, bleu, distinct, mean, meteor, perplexity, rouge, shares, token_f1
 from ld_agent.evaluation.played import PlayedTask
 from ld_agent.evaluation.run_files import Item, Prediction
 from ld_agent.modules.replies import long_sentences, statements
@@ -76,15 +76,15 @@ class ResponseTask(PlayedTask):
         if likelihoods is not None and self.options["perplexity"]:
             references = [as_line(item.references[0]) for item, _, _ in turns]
             scored = likelihoods([request for _, _, request in turns], references)
-        for (item, reply, _), likely in zip_longest(turns, scored):
-            further = {"recalled": [r.record.text for r in reply.recalled], "notes": list(reply.notes)}
+        for (item, reply, _), likely, prefix in zip_longest(turns, scored, _prefixes(turns)):
+            further = {"recalled": [r.record.text for r in reply.recalled], "notes": list(reply.notes), **prefix}
             further |= {"nats": likely.nats, "tokens": likely.tokens} if likely else {}
             yield item.predicted(reply.text, {**further, REPLY: of_reply(reply), **details})
 
 
 def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     """Compute BLEU-1 to -4, ROUGE-1, -2 and -L, METEOR, token F1, the shares of replies that repeat what was
-    said, and, if available, perplexity."""
+    said, the share of prompts that a cache of prefixes holds already, and, if available, perplexity."""
     texts, references = [p.text for p in predictions], [p.references for p in predictions]
     measures = {
         **bleu(texts, references),
@@ -94,6 +94,8 @@ def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
         "repeated": mean(_repeated(predictions)),
         "echoed": mean(map(_echoed, predictions)),
     }
+    if all("prefix" in p.details for p in predictions):
+        measures["prefix"] = shares([(p.details["prefix"], p.details["prompt"]) for p in predictions])
     if all("nats" in p.details for p in predictions):
         nats, tokens = [p.details["nats"] for p in predictions], [p.details["tokens"] for p in predictions]
         measures["perplexity"] = perplexity(nats, tokens)
@@ -120,6 +122,21 @@ def _echoed(prediction: Prediction) -> bool:
     """Whether a reply contains a statement of the utterance it answers; a question may be returned."""
     heard = statements(str(prediction.details.get("text", "")))
     return not set(long_sentences(prediction.text)).isdisjoint(long_sentences(heard))
+
+
+def _prefixes(turns: Sequence[Replayed]) -> Iterator[dict[str, int]]:
+    """How many characters each prompt has, and with how many of them the prompt before it in the same session began."""
+    before, session = "", 0
+    for item, _, request in turns:
+        prompt = "".join([f"\0{message.role}\0{message.content}" for message in request.messages])
+        same = _same_beginning(before, prompt) if item.session == session else 0
+        yield {"prompt": len(prompt), "prefix": same}
+        before, session = prompt, item.session
+
+
+def _same_beginning(one: str, other: str) -> int:
+    """The number of characters that two texts begin with alike."""
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _replies(episode: Episode, beta: float) -> Iterator[Item]:

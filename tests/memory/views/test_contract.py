@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_parts import DAY, START, Scene, requests_of
+from agent_parts import DAY, START, Scene, prompt_of, requests_of
 from agent_process import Processes
 
 from ld_agent.agent import Agent, Conversation
@@ -68,7 +68,7 @@ def test_what_was_said_is_taken_in_recalled_and_still_there_when_reopened(views:
     assert again.store.shelf(talk.key, views[0]).count() == sum(r.view == views[0] for r in talk.records)
     reply = talk.respond(QUESTION, "Maya", LATER)
     assert bool(reply.recalled) == bool(remembering)
-    prompt = requests_of(again, "generator")[-1].messages[0].content
+    prompt = prompt_of(requests_of(again, "generator")[-1])
     for own in reply.recalled:
         assert as_line(own.record.text)[:40] in prompt
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_parts import DAY, START, Scene, requests_of
+from agent_parts import DAY, START, Scene, prompt_of, requests_of
 
 from ld_agent.agent import Agent, Conversation
 from ld_agent.backbones.scripted import ScriptedBackbone
@@ -63,7 +63,7 @@ def test_the_newest_version_of_that_time_is_recalled_and_shapes_the_reply(scene:
     assert (newest[0].score, newest[0].s_top, newest[0].decay) == (1.0, 0.0, 1.0)
     assert -1 <= newest[0].s_sem < 1
     talk.respond("Hello!", "Maya", START + 2 * DAY)
-    without, _, prompt = (r.messages[0].content for r in requests_of(agent, "generator"))
+    without, _, prompt = map(prompt_of, requests_of(agent, "generator"))
     assert "Maya: Maya keeps bees. Maya moved to Oslo. Sam: Sam sails." in prompt
     assert "never contradict what you remember" in prompt
     assert "never contradict" not in without, "nothing to use: no steps to use it"

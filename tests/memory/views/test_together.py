@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from agent_parts import DAY, START, Scene, remembered, requests_of
+from agent_parts import DAY, START, Scene, prompt_of, remembered, requests_of
 
 from ld_agent.backbones.base import Message, Request
 from ld_agent.errors import BackboneError, ConfigError
@@ -93,7 +93,7 @@ def test_views_recall_together_and_the_prompt_tells_which_gave_what(scene: Scene
     assert backbone.batches[-1] == 2, "both views ask for the ended session in one batch"
     reply = talk.respond("Bees?", "Maya", START + DAY)
     assert {r.record.view for r in reply.recalled} == {"events", "recursive"}
-    prompt = requests_of(agent, "generator")[-1].messages[0].content
+    prompt = prompt_of(requests_of(agent, "generator")[-1])
     assert "1 day ago, a session in brief: " in prompt
     assert "1 day ago, what is known so far: " in prompt
 

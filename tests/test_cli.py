@@ -216,6 +216,9 @@ def test_the_demo_plays_and_continues(command_line: CommandLine, tmp_path: Path)
         *numbers,
     ):
         assert shown in first.out
+    words = " ".join(first.out.split())
+    assert "s_sem: the memory means the same" in words
+    assert words.count("learned about Maya: I like long walks.") == 1
     assert "holds" not in first.out
     second = command_line("demo", "-c", config, "--store", tmp_path / "demo.db")
     assert second.code == 0
@@ -223,7 +226,7 @@ def test_the_demo_plays_and_continues(command_line: CommandLine, tmp_path: Path)
         "utterances of this conversation; resuming it",
         "session 5",
         "what is known about Maya",
-        "ld-agent chat",
+        "--conversation demo agent.user=Maya",
     ):
         assert shown in second.out
     for hidden in ("session 1,", *numbers):

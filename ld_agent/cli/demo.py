@@ -7,10 +7,9 @@ from datetime import timedelta
 
 from rich.console import RenderableType
 from rich.padding import Padding
-from rich.text import Text
 
 from ld_agent.agent import Agent
-from ld_agent.cli.show import RecalledTable, console, plain, read_in, records_table, traits_table
+from ld_agent.cli.show import RecalledTable, console, date, legend, plain, read_in, records_table, traits_table
 from ld_agent.config import Config
 from ld_agent.datasets import Episode, Turn, load_episodes
 from ld_agent.files import shipped_path
@@ -40,10 +39,10 @@ def run_demo(config: Config, why: bool = False) -> None:
             console.print(
                 plain(f"{agent.store.path} holds {len(said)} utterances of this conversation; resuming it.", "dim")
             )
-        turns: list[PlayedTurn | None] = [None]
+        turns = list[PlayedTurn]()
 
         def shown(turn: PlayedTurn) -> None:
-            _shown(turn, turns[-1], episode.agent, why)
+            _shown(turn, turns, episode.agent, why)
             turns.append(turn)
 
         with console.status("loading the models …"):
@@ -52,42 +51,47 @@ def run_demo(config: Config, why: bool = False) -> None:
             pass
         conversation = agent.conversation(episode.id, agent_name=episode.agent)
         if why:
+            console.rule("what the numbers say", style="dim")
+            recalled = [hit for turn in turns for hit in turn.reply.recalled]
+            console.print(plain(legend(recalled), "dim"))
             console.rule("what is remembered", style="dim")
             console.print(records_table(conversation.records))
         for speaker in conversation.speakers:
             if why or speaker != episode.agent:
                 console.rule(plain(f"what is known about {speaker}"), style="dim")
                 console.print(traits_table(conversation.persona(speaker, history=True)))
-        store = agent.store.path
-        console.print(
-            plain(f"\nGo on:  ld-agent chat --store {store}   |   ld-agent memory list --store {store}", "dim")
-        )
-        console.print(
-            plain(f"        ld-agent demo --store {store} --why   plays what comes next, with the numbers", "dim")
-        )
+        store, person = agent.store.path, next(name for name in conversation.speakers if name != episode.agent)
+        for line in (
+            f"\nGo on:  ld-agent chat --store {store} --conversation {episode.id} agent.user={person}",
+            f"        ld-agent memory list --store {store} --conversation {episode.id}",
+            f"        ld-agent demo --store {store} --why   # what comes next, with the numbers",
+        ):
+            console.print(plain(line, "dim"), soft_wrap=True)
 
 
-def _shown(played: PlayedTurn, last: PlayedTurn | None, agent: str, why: bool) -> None:
-    """Print a turn after the last one."""
-    reply = played.reply
+def _shown(played: PlayedTurn, earlier: list[PlayedTurn], agent: str, why: bool) -> None:
+    """Print a turn after earlier ones."""
+    reply, last = played.reply, earlier[-1] if earlier else None
     if last is None or last.session != played.session:
         ago = f" ({ENGLISH.ago(last.reply.heard.at, reply.heard.at)})" if last else ""
-        console.rule(f"session {played.session}, {reply.heard.at:%d %B %Y}{ago}", style="bold")
+        console.rule(f"session {played.session}, {date(reply.heard.at)}{ago}", style="bold")
     console.print(plain(f"{reply.heard.speaker}: {reply.heard.text}", "cyan"))
     console.print(plain(f"{agent}: {reply.text}", "bold"))
-    details = _numbers(played) if why else [plain(f"remembered: {line}", "dim") for line in [read_in(reply)] if line]
-    for detail in details:
+    line = read_in(reply)
+    read = [plain(f"remembered: {line}", "dim")] if line else []
+    for detail in _numbers(played, earlier) if why else read:
         console.print(Padding(detail, (0, 0, 0, 4)))
 
 
-def _numbers(played: PlayedTurn) -> list[RenderableType]:
-    """How a reply came about."""
+def _numbers(played: PlayedTurn, earlier: list[PlayedTurn]) -> list[RenderableType]:
+    """How a reply came about: what became of the last session, what was recalled, what was learned since the last turn."""
     reply = played.reply
-    known = "; ".join(f"{name} ({len(traits)}): {' '.join(traits)}" for name, traits in reply.traits.items())
+    known = {trait for turn in earlier for traits in turn.reply.traits.values() for trait in traits}
+    learned = {name: [trait for trait in traits if trait not in known] for name, traits in reply.traits.items()}
     return [
         *(plain(f"session {record.session} became {record.id}: {record.text}", "green") for record in played.closed),
-        RecalledTable(reply.recalled) if reply.recalled else Text("recalled: no relevant memory", style="dim"),
-        plain(f"traits known: {known or 'none yet'}", "dim"),
+        RecalledTable(reply.recalled, clipped=True) if reply.recalled else plain("recalled: no relevant memory", "dim"),
+        *(plain(f"learned about {name}: {' '.join(traits)}", "dim") for name, traits in learned.items() if traits),
         *(plain(note, "yellow") for note in reply.notes),
     ]
 

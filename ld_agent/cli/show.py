@@ -41,10 +41,14 @@ def read_in(reply: Reply) -> str:
 
 
 class RecalledTable:
-    """The numbers behind a recall, of equations (1)–(3) and of the scorer, fitted to the terminal's width."""
+    """The numbers behind a recall, of equations (1)–(3) and of the scorer, fitted to the terminal's width.
 
-    def __init__(self, recalled: Sequence[Recalled]) -> None:
-        self._recalled = recalled
+    Args:
+        clipped: show of each memory what fits one line.
+    """
+
+    def __init__(self, recalled: Sequence[Recalled], *, clipped: bool = False) -> None:
+        self._recalled, self._clipped = recalled, clipped
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if not self._recalled:
@@ -57,7 +61,7 @@ class RecalledTable:
                 numbers = f"s_sem {r.s_sem:.3f}  s_top {r.s_top:.3f}  {further}λ {r.decay:.3f}  overall {r.score:.3f}"
                 shared = f"  shared: {', '.join(r.overlap)}" if r.overlap else ""
                 yield plain(f"{r.record.id}  {day(r.record)}  {numbers}{shared}", "dim")
-                yield Padding(plain(r.record.text), (0, 0, 0, 4))
+                yield Padding(self._text(r), (0, 0, 0, 4))
 
     def _table(self) -> Table:
         table = Table(box=None, padding=(0, 1), header_style="dim", pad_edge=False)
@@ -70,8 +74,23 @@ class RecalledTable:
             terms = (f"{r.terms[name]:.3f}" if name in r.terms else "–" for name in further)
             numbers = (f"{r.s_sem:.3f}", f"{r.s_top:.3f}", *terms, f"{r.decay:.3f}", f"{r.score:.3f}")
             topics = plain(", ".join(r.overlap) or "–", "" if r.overlap else "dim")
-            table.add_row(plain(r.record.id), day(r.record), *numbers, topics, plain(r.record.text))
+            table.add_row(plain(r.record.id), day(r.record), *numbers, topics, self._text(r))
         return table
+
+    def _text(self, recalled: Recalled) -> Text:
+        text = plain(recalled.record.text)
+        if self._clipped:
+            text.no_wrap, text.overflow = True, "ellipsis"
+        return text
+
+
+def legend(recalled: Iterable[Recalled]) -> str:
+    """The numbers of `RecalledTable` in words."""
+    from ld_agent.memory.scoring import TERMS
+
+    names = dict.fromkeys(name for r in recalled for name in ("s_sem", "s_top", *r.terms))
+    words = [f"{name}: {TERMS[name]}" for name in names if name in TERMS]
+    return "; ".join([*words, f"λ: {TERMS['decay']}; overall: what memories are ranked by"])
 
 
 def figure(value: object) -> str:

@@ -42,6 +42,19 @@ WEIGHTS: Mapping[str, float] = {
 }
 TIME = 0.01
 """w_λ"""
+TERMS: Mapping[str, str] = {
+    "s_sem": "the memory means the same",
+    "s_top": "topics in common",
+    "s_sent": "its best sentence means the same",
+    "s_word": "rare words in common",
+    "s_pass": "what was said then means the same",
+    "s_like": "resembles the other places that fit",
+    "s_date": "close to a date in the question",
+    "s_new": "talked about lately",
+    "s_near": "the nearest place; decides whether it counts",
+    "decay": "how recent it is",
+}
+"""The terms of scores, in words and in the order of the documentation."""
 FIRST_LOOK: Mapping[str, float] = {**WEIGHTS, "s_sem": 4.0}
 """The weights for choosing candidates; before passages are read, s_sem also represents their meaning."""
 

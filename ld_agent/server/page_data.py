@@ -16,7 +16,7 @@ from ld_agent.conversation import Conversation
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.quotes import compare, in_time_order
-from ld_agent.memory.scoring import scorer
+from ld_agent.memory.scoring import TERMS, scorer
 from ld_agent.memory.themes import themes_of
 from ld_agent.memory.views import VIEWS
 from ld_agent.prompts import as_line
@@ -30,19 +30,6 @@ RECALLS = 3
 """Maximum number of replies listed as having recalled a session."""
 SEARCHED = 30
 """Maximum number of words that a line must contain to be found; a database refuses a thousand conditions."""
-TERMS = {
-    "s_sem": "the memory means the same",
-    "s_top": "topics in common",
-    "s_sent": "its best sentence means the same",
-    "s_word": "rare words in common",
-    "s_pass": "what was said then means the same",
-    "s_like": "resembles the other places that fit",
-    "s_date": "close to a date in the question",
-    "s_new": "talked about lately",
-    "s_near": "the nearest place; decides whether it counts",
-    "decay": "how recent it is",
-}
-"""The terms of scores, in words and in the order of the documentation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -278,7 +278,10 @@ async def bring(request: Request, login: Visitor) -> Response:
         person = name or exported_id(content)
         await service.import_export(login.caller.conversation_id(person), content.splitlines(keepends=True))
     else:
-        person = name
+        if not (person := name):
+            raise ApiError(
+                400, "“Your name in it” is empty; write it as the file does: it says which lines are yours", "no_name"
+            )
         await service.import_history(login.caller.conversation_id(name), name, fields.get("filename", ""), content)
     return RedirectResponse(f"/people/{quote(person, safe='')}", 303)
 

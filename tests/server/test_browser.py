@@ -66,6 +66,36 @@ def test_from_the_list_to_a_session(page: Any):
     last.locator("dd").filter(has_text="forty bee hives").wait_for()
 
 
+DROPPED = """([element, name, text]) => {
+  const dataTransfer = new DataTransfer();
+  dataTransfer.items.add(new File([text], name, { type: "text/plain" }));
+  for (const kind of ["dragover", "drop"])
+    element.dispatchEvent(new DragEvent(kind, { dataTransfer, bubbles: true, cancelable: true }));
+}"""
+
+
+@pytest.mark.parametrize("where", ["#import p", "h1"], ids=["on the form", "beside it"])
+def test_a_file_dropped_is_imported_deleted_and_brought_back(page: Any, problems: list[str], where: str):
+    chat = "[12/03/2024, 18:00:00] Yan: I keep bees.\n[12/03/2024, 18:01:00] Ann: Lovely!\n"
+    for name in ("", "Yan"):
+        page.goto("/")
+        page.evaluate(DROPPED, [page.locator(where).first.element_handle(), "WhatsApp Chat - Ann.txt", chat])
+        page.get_by_label("Your name in it").fill(name)
+        page.get_by_role("button", name="Import").click()
+        if not name:
+            page.get_by_role("alert").filter(has_text="“Your name in it” is empty").wait_for()
+            problems.clear()
+    page.get_by_role("heading", name="Yan", exact=True).wait_for()
+    page.locator("ol.timeline").filter(has_text="2 lines").wait_for()
+    page.get_by_label("To delete it all").fill("Yan")
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Undo").click()
+    page.locator("ol.timeline").filter(has_text="2 lines").wait_for()
+    page.get_by_label("To delete it all").fill("Yan")
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Undo").wait_for()
+
+
 def test_search_as_one_types(page: Any):
     page.goto("/")
     page.get_by_label("Find").fill("zzz")

@@ -16,11 +16,12 @@ localTimes();
 document.getElementById("zone").textContent = `in your time zone, ${clock.resolvedOptions().timeZone}`;
 new MutationObserver(localTimes).observe(document.body, { childList: true, subtree: true });
 
-// ---- a file dropped on the form that imports it
+// ---- a file dropped on the page, for the form that imports it
 
 const drop = document.getElementById("import");
 for (const kind of drop ? ["dragover", "dragleave", "drop"] : []) {
-  drop.addEventListener(kind, (event) => {
+  document.addEventListener(kind, (event) => {
+    if (!event.dataTransfer.types.includes("Files")) return;
     event.preventDefault();
     drop.classList.toggle("over", kind === "dragover");
     if (kind === "drop") drop.elements.file.files = event.dataTransfer.files;

@@ -24,7 +24,7 @@ from ld_agent.memory.quotes import worths
 from ld_agent.modules.generator import Generator
 from ld_agent.modules.reader import Reader, agreed, answer_in, timely
 from ld_agent.modules.replies import only_repeats, reply_text
-from ld_agent.modules.situation import Prompted, Situation
+from ld_agent.modules.situation import Prompted, Situation, with_results
 from ld_agent.steps import Steps
 from ld_agent.text import LONGEST_READ, SENTENCE_END, shared_stems, whole_sentences
 from ld_agent.types import SAID, Recalled, ReplyOptions, Utterance
@@ -93,10 +93,12 @@ class Answering:
                 whole, after the check.
             said: sentences not to say again (`repeatable`): an answer of nothing else is asked for once more.
         """
-        if self.check is None or not situation.asked:
-            return (yield from self._unrepeated(situation, prompted, options, listen, said))
-        factual = replace(options or ReplyOptions(), temperature=0.0)  # what was told has one answer: it is not sampled
-        answer = yield from self._checked(self.check, situation, prompted, factual)
+        answer = yield from self._read_in_results(situation)
+        if answer is None:
+            if self.check is None or not situation.asked:
+                return (yield from self._unrepeated(situation, prompted, options, listen, said))
+            factual = replace(options or ReplyOptions(), temperature=0.0)  # what was told has one answer: it is not sampled
+            answer = yield from self._checked(self.check, situation, prompted, factual)
         if options is not None and options.max_new_tokens is not None:
             answer = self._shortened(answer, options.max_new_tokens)
         if answer.text and (hear := listen()) is not None:
@@ -218,6 +220,14 @@ class Answering:
             return None
         said, answer = _chosen(situation.heard, found, reading)
         return replace(answer, notes=(f"read in: {said.text}",))
+
+    def _read_in_results(self, situation: Situation) -> Steps[Answer | None]:
+        """The answer that the reader finds in what tools returned for what was heard, unless the model knows tools itself."""
+        results = with_results(replace(situation, context=()), self.generator.takes_results(situation)).context
+        free = situation.decides or situation.passed.begun or situation.passed.formatted
+        if self.check is None or free or not results:
+            return None
+        return (yield from self._read(Evidence(self.check, situation, [(result,) for result in results[::-1]]), []))
 
     def _whether(self, evidence: Evidence) -> Answer | None:
         """What the user said last that decides whether something is so, as models get yes and no wrong; None: it is not asked."""

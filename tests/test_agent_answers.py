@@ -15,7 +15,8 @@ from ld_agent.backbones.base import Request
 from ld_agent.checks.learned import ASKED, Pair
 from ld_agent.languages import ENGLISH
 from ld_agent.modules.situation import Situation
-from ld_agent.types import Utterance
+from ld_agent.passed import Aside, Passed
+from ld_agent.types import ReplyOptions, Utterance
 
 SCRIPT = {
     "generator": "Good to hear.",
@@ -199,3 +200,17 @@ def test_whether_something_is_so_is_answered_with_the_words_that_decide_it(scene
     reply = talk.respond("Do we still have a parrot?", "Maya", START + 30 * DAY)
     assert reply.text == ENGLISH.words.reason.format(told=told)
     assert f"decided by: {told}" in reply.notes
+
+
+@pytest.mark.parametrize(
+    ("read", "reply"),
+    [("The tide is at its highest at 16:20.", "The tide is at its highest at 16:20."), ("It is at 9:45.", "Good to hear.")],
+)
+def test_what_a_tool_found_is_read_by_the_reader_and_checked(scene: Scene, read: str, reply: str):
+    asked = "When is high tide?"
+    found = Aside(asked, "tides", "high tide: 16:20, low tide: 10:05", {"role": "tool", "tool_call_id": "c1"})
+    agent = scene.agent({**SCRIPT, "reader": read}, checks=CHECKED, **READS)
+    talk, pieces = agent.conversation("maya", at=START), list[str]()
+    options = ReplyOptions(passed=Passed(asides=(found,)))
+    assert talk.respond(asked, "Maya", START, options=options, on_text=pieces.append).text == "".join(pieces) == reply
+    assert [u.text for u in agent.store.open_utterances(talk.key)] == [asked, reply]

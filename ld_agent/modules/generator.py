@@ -101,7 +101,7 @@ class Generator:
         """
         notes: list[str] = []
         if situation.passed.asides:
-            situation = with_results(situation, bool(self._native(situation)))
+            situation = with_results(situation, self.takes_results(situation))
         if situation.instructions:
             situation = self._with_bounded_instructions(situation, notes)
         messages = self._fitting(situation)
@@ -114,6 +114,10 @@ class Generator:
             notes.append(SHORTENED if shortened != situation else NO_ROOM)
             messages = self._render(shortened)
         return Prompted(messages, tuple(notes))
+
+    def takes_results(self, situation: Situation) -> bool:
+        """Whether the model gets the results of tools in its own protocol."""
+        return bool(self._native(situation))
 
     def _native(self, situation: Situation) -> tuple[Aside, ...]:
         """The calls and results of tools that the model gets in its own protocol."""

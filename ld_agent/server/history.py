@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 
@@ -68,7 +68,7 @@ def is_task(lines: Sequence[Line], instructions: str, streamed: bool) -> bool:
 def compare(stored: Sequence[Line], sent: Sequence[Line], whole: bool) -> Comparison:
     """Compare the lines of a thread with those of a request; the last line sent is the one to answer.
 
-    A request without any match changes nothing stored: its last line is appended.
+    A request without any match changes nothing stored: its last line is appended, or all of them if none is the agent's.
 
     Args:
         whole: the client always sends the whole chat, so that a single line is a new beginning and replaces what is
@@ -84,10 +84,11 @@ def compare(stored: Sequence[Line], sent: Sequence[Line], whole: bool) -> Compar
         again = same(stored[0], sent[0])
         return Comparison(int(again), len(stored) - int(again), answer_again=again)
     start, common = _overlap(stored, sent)
-    if common == 0 or (start > 0 and common < len(sent) - 1):
+    again, recognised = common == len(sent), start + common
+    if common == 0 and not any(line.by_agent for line in sent):
+        return replace(as_it_is, missing=() if as_it_is.answer_again else tuple(sent[:-1]))
+    if common == 0 or (start > 0 and common < len(sent) - 1 and recognised < len(stored)):
         return as_it_is
-    again = common == len(sent)
-    recognised = start + common
     return Comparison(recognised, len(stored) - recognised, tuple(sent[common:-1]), again)
 
 

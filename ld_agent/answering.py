@@ -97,7 +97,7 @@ class Answering:
         if answer is None:
             if self.check is None or not situation.asked:
                 return (yield from self._unrepeated(situation, prompted, options, listen, said))
-            factual = replace(options or ReplyOptions(), temperature=0.0)  # what was told has one answer: it is not sampled
+            factual = replace(options or ReplyOptions(), temperature=0.0)  # what was told has one answer
             answer = yield from self._checked(self.check, situation, prompted, factual)
         if options is not None and options.max_new_tokens is not None:
             answer = self._shortened(answer, options.max_new_tokens)

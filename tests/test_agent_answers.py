@@ -204,7 +204,10 @@ def test_whether_something_is_so_is_answered_with_the_words_that_decide_it(scene
 
 @pytest.mark.parametrize(
     ("read", "reply"),
-    [("The tide is at its highest at 16:20.", "The tide is at its highest at 16:20."), ("It is at 9:45.", "Good to hear.")],
+    [
+        ("The tide is at its highest at 16:20.", "The tide is at its highest at 16:20."),
+        ("It is at 9:45.", "Good to hear."),
+    ],
 )
 def test_what_a_tool_found_is_read_by_the_reader_and_checked(scene: Scene, read: str, reply: str):
     asked = "When is high tide?"

@@ -30,7 +30,7 @@ def lines(text: str) -> list[Line]:
         ("u:Hi a:Hello,there", "u:Hi a:Hello u:Bees", Comparison(2, 0)),  # an interrupted reply was seen in part
         ("u: a:Hello u:Bees a:", "u:Joao a:Hello u:Bees a:Nice u:Ah", Comparison(4, 0)),  # two lines were forgotten
         ("u: a:Hello", "u:Other a:Chat u:Bees", Comparison(2, 0)),  # a forgotten line alone is nothing in common
-        ("u:Hi a:Hello", "u:Skis u:Snow u:Ice", Comparison(2, 0, tuple(lines("u:Skis u:Snow")))),  # of a group, new lines only
+        ("u:Hi a:Hello", "u:Skis u:Snow u:Ice", Comparison(2, 0, tuple(lines("u:Skis u:Snow")))),  # a group's
         ("u:Hi a:Hello u:Ice", "u:Snow u:Ice", Comparison(3, 0, answer_again=True)),
         (  # of a group, a window of the last lines
             "u:Hi a:Hello u:Bees a:Nice",

@@ -175,6 +175,24 @@ def test_unpacked_chats_stay_apart(command_line: CommandLine, tmp_path: Path) ->
     assert "2 messages stored" in imported("y", "Di: Hi.", "Ann: Hello, Di!", conversation="di")
 
 
+def test_a_newer_export_in_a_file_of_another_name_adds_what_is_new(command_line: CommandLine, tmp_path: Path) -> None:
+    store = tmp_path / "me.db"
+
+    def imported(name: str, text: str, *more: str) -> str:
+        (tmp_path / name).write_text(text, "utf-8")
+        command = ("memory", "import", tmp_path / name, "--store", store, "--me", "Ann", "--conversation", "ann", *more)
+        return command_line(*command).err
+
+    assert "4 messages stored" in imported("bo in may.txt", CHAT)
+    newer = CHAT + "\n[05.06.24, 10:00:00] Ann: And a bear."
+    assert "1 message would be stored; 4 were" in imported("bo in june.txt", newer, "--dry-run")
+    assert "1 message stored; 4 were" in (said := imported("bo in june.txt", newer))
+    assert "in bo in may (5)" in said
+    assert "4 messages stored" in imported("cy.txt", CHAT.replace("Bo", "Cy").replace("03.", "02."))
+    with closing(SQLiteStore(store)) as opened:
+        assert {*opened.thread_names(1)} == {"whatsapp: bo in may", "whatsapp: cy"}
+
+
 def test_an_imported_line_is_read_for_an_answer(scene: Scene) -> None:
     reads = {"generator": {"grounded": True}, "reader": {"passages": 3}}
     agent = scene.agent({"reader": "Rex."}, checks=CHECKED, modules=reads, agent={"user": "Ann"})

@@ -9,7 +9,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 BATCH = 1000
 """Messages stored at once: what an interruption loses at most."""
+LOOKED_AT = 200
+"""Messages of a chat by which it is recognised."""
 
 
 @dataclass(slots=True)
@@ -97,8 +99,9 @@ def store_history(
         imported: counts what has been done.
     """
     key = store.open_conversation(*conversation).key
+    chats = _Chats(store, key, people)
     try:
-        for batch in _batches(messages):
+        for batch in map(chats.as_stored, _batches(messages)):
             lines = [_line(message, people) for message in batch]
             imported.edited |= store.edited_history(key, lines)
             stored = store.add_history(key, lines, beta)
@@ -136,13 +139,46 @@ def plan(
 ) -> None:
     """Count what `store_history` would store; ``store``: None for a new one."""
     there = store.find_conversation(conversation) if store else None
-    for batch in _batches(messages):
+    chats = _Chats(store, there.key, people) if store and there else None
+    for given in _batches(messages):
+        batch = chats.as_stored(given) if chats else given
         lines = [_line(message, people) for message in batch]
         sources, known = {line.source for line in lines}, set[str]()
         if store and there:
             imported.edited |= store.edited_history(there.key, lines)
             known = store.known_sources(there.key, list(sources))
         _count(imported, batch, people, len(sources - known))
+
+
+class _Chats:
+    """The names under which chats are stored, as the file whose name is all that tells a chat may be called otherwise by now.
+
+    It is the same chat if lines of two people are stored already.
+    """
+
+    def __init__(self, store: Store, key: int, people: People) -> None:
+        self._store, self._key, self._people = store, key, people
+        self._stored = [thread.removeprefix(f"{people.format}: ") for thread in store.thread_names(key)]
+        self._names = dict(zip(self._stored, self._stored, strict=True))
+
+    def as_stored(self, batch: list[Message]) -> list[Message]:
+        """Messages with the names and ids of stored chats."""
+        for message in batch:
+            if message.chat not in self._names:
+                said = [m for m in batch if m.chat == message.chat and m.id.startswith(f"{m.chat}/")]
+                found = (name for name in self._stored if self._are_known([_within(name, m) for m in said]))
+                self._names[message.chat] = next(found, message.chat)
+        return [m if (name := self._names[m.chat]) == m.chat else _within(name, m) for m in batch]
+
+    def _are_known(self, messages: list[Message]) -> bool:
+        lines = [_line(message, self._people) for message in messages[:LOOKED_AT]]
+        known = self._store.known_sources(self._key, [line.source for line in lines])
+        return len({line.speaker for line in lines if line.source in known}) > 1
+
+
+def _within(chat: str, message: Message) -> Message:
+    """A message of a chat with another name."""
+    return replace(message, chat=chat, id=chat + message.id[len(message.chat) :])
 
 
 def _batches(messages: Iterable[Message]) -> Iterator[list[Message]]:

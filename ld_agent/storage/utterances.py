@@ -170,6 +170,12 @@ class Utterances(Conversations):
         where = "WHERE conversation = ? AND closed = 0 ORDER BY number"
         return [row[0] for row in self.db.of(key).rows(f"SELECT thread FROM {OPEN_SESSIONS} {where}", (key,))]
 
+    def thread_names(self, key: int) -> list[str]:
+        """All threads."""
+        return [
+            row[0] for row in self.db.of(key).rows("SELECT DISTINCT thread FROM session WHERE conversation = ?", (key,))
+        ]
+
     def thread_utterances(self, key: int, thread: str) -> list[Utterance]:
         """All utterances of a thread as their speakers know them: the text of those changed by hand is "", and forgotten
         ones are included."""

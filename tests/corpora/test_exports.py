@@ -184,15 +184,18 @@ def test_telegram_of_a_whole_account(tmp_path: Path) -> None:
         {"id": 6, "type": "message", "date": "2024-07-01T13:00:00", "from": "Pia", "from_id": "user7", "text": "Late."},
     ]  # fmt: skip
     chats = [{"name": "Pia", "type": "personal_chat", "id": 1, "messages": pia},
-             {"type": "saved_messages", "id": 2, "messages": [row(1, 14, **{"from": "Me", "text": "Buy tar."})]}]  # fmt: skip
+             {"type": "saved_messages", "id": 2, "messages": [row(1, 14, **{"from": "Me", "text": "Buy tar."})]},
+             {"name": None, "type": "personal_chat", "id": 3,
+              "messages": [row(1, 15, **{"from": None, "from_id": "user5", "text": "Farewell."})]}]  # fmt: skip
     messages, left = taken(written(tmp_path / "result.json", {"about": "…", "chats": {"list": chats}}), "telegram")
     assert [m.text for m in messages] == [
         "Look: snow", "[voice message]", "[file: map.gpx]", "[forwarded from Lars] Me too.", "Late.", "Buy tar.",
+        "Farewell.",
     ]  # fmt: skip
     assert messages[0].at.isoformat() == "2024-07-01T09:00:00+02:00"
     assert messages[4].at.isoformat() == "2024-07-01T13:00:00+02:00"
     assert [m.edited and m.edited.isoformat() for m in messages[2:4]] == [None, "2024-07-01T12:30:00+02:00"]
-    assert [m.chat for m in messages[-2:]] == ["Pia", "Saved messages"]
+    assert [m.chat for m in messages[-3:]] == ["Pia", "Saved messages", "Deleted account 3"]
     assert {m.author for m in messages[:5]} == {"user7", "user9"}
     assert left == {"service lines": 1}
 
@@ -208,6 +211,7 @@ def test_discord_names_media_and_leaves_joins_out(tmp_path: Path) -> None:
         row("3", content="", type="GuildMemberJoin"),
         row("4", content="", attachments=[{"fileName": "call.mp4"}, {"fileName": "notes.txt"}]),
         row("5", content=""),
+        row("6", content="", forwardedMessage={"content": "A stork!", "attachments": [{"fileName": "stork.png"}]}),
     ]
     value = {"guild": {"name": "Pond"}, "channel": {"id": "c", "name": "birds"}, "messages": rows, "messageCount": 5}
     export = Export(written(tmp_path / "d.json", value))
@@ -215,9 +219,10 @@ def test_discord_names_media_and_leaves_joins_out(tmp_path: Path) -> None:
     messages = list(read(export, "discord"))
     assert said(messages) == [
         ("Otto", "[image] A heron!"), ("Otto", "[sticker]"), ("Otto", "[video] [file: notes.txt]"),
+        ("Otto", "[forwarded] [image] A stork!"),
     ]  # fmt: skip
     assert messages[0].at.utcoffset() == timedelta(hours=2)
-    assert [m.edited and m.edited.minute for m in messages] == [None, 5, None]
+    assert [m.edited and m.edited.minute for m in messages] == [None, 5, None, None]
     assert dict(export.left) == {"service lines": 1, "without text": 1}
 
 
@@ -229,6 +234,8 @@ def test_slack_in_a_folder_or_a_zip(tmp_path: Path, zipped: bool) -> None:
         {"type": "message", "user": "U2", "ts": "1714557661.000100", "text": "", "files": [{"mimetype": "image/png"}]},
         {"type": "message", "user": "U2", "ts": "1714557662.000100", "subtype": "channel_topic", "text": "set the topic"},
         {"type": "message", "user": "USLACKBOT", "ts": "1714557663.0", "subtype": "tombstone", "text": "deleted"},
+        {"type": "message", "bot_id": "B1", "username": "ci", "ts": "1714557664.0", "subtype": "bot_message", "text": "",
+         "attachments": [{"fallback": "Build 7", "text": "Build 7 &gt; failed"}]},
     ]  # fmt: skip
     users = [{"id": "U1", "name": "ada", "profile": {"display_name": "", "real_name": "Ada B"}},
              {"id": "U2", "name": "bo", "profile": {"display_name": "Bo"}}]  # fmt: skip
@@ -250,9 +257,10 @@ def test_slack_in_a_folder_or_a_zip(tmp_path: Path, zipped: bool) -> None:
     assert format_of(export) == "slack"
     messages = list(read(export, "slack"))
     assert said(messages) == [
-        ("Ada B", "@Bo see the plan & #news"), ("Bo", "[image]"), ("Ada B", "@Bo see the plan & #news"),
+        ("Ada B", "@Bo see the plan & #news"), ("Bo", "[image]"), ("ci", "Build 7 > failed"),
+        ("Ada B", "@Bo see the plan & #news"),
     ]  # fmt: skip
-    assert [m.chat for m in messages] == ["general", "general", "news"]
+    assert [m.chat for m in messages] == ["general", "general", "general", "news"]
     assert [m.edited and m.edited.timestamp() for m in messages[:2]] == [1714557669, None]
     assert dict(export.left) == {"service lines": 1, "deleted": 1}
 
@@ -269,17 +277,20 @@ def test_signal_in_the_forms_of_three_programs(tmp_path: Path) -> None:
     rows = [
         {"date": "2022-01-02T13:14:15", "sender": "Me", "body": "Ahoy.", "quote": "", "attachments": []},
         {"date": "2022-01-02T13:14:16", "sender": "Jun", "body": "", "attachments": [{"name": "n.m4a", "path": "media/n.m4a"}]},
+        {"date": "2022-01-02T13:14:17", "sender": "Jun", "body": "", "sticker": "🐸", "attachments": []},
     ]  # fmt: skip
     path = written(tmp_path / "Jun" / "data.json", "\n".join(map(json.dumps, rows)))
-    assert said(taken(path, "signal")[0]) == [("me", "Ahoy."), ("Jun", "[voice message]")]
+    assert said(taken(path, "signal")[0]) == [("me", "Ahoy."), ("Jun", "[voice message]"), ("Jun", "[sticker]")]
     sent = {"timestamp": 1641129255000, "message": "On my way.", "destination": "+47"}
     lines = [
-        {"envelope": {"source": "+47", "sourceName": "Jun", "dataMessage": {"timestamp": 1641129250000, "message": "Come?"}}},
+        {"envelope": {"source": "+47", "sourceUuid": "7f", "sourceName": "Jun",
+                      "dataMessage": {"timestamp": 1641129250000, "message": "Come?"}}},
         {"envelope": {"source": "+46", "timestamp": 1641129251000, "receiptMessage": {}}},
         {"envelope": {"source": "+46", "syncMessage": {"sentMessage": sent}}},
     ]  # fmt: skip
     messages, left = taken(written(tmp_path / "cli.jsonl", "\n".join(map(json.dumps, lines))), "signal")
     assert (said(messages), left) == ([("Jun", "Come?"), ("me", "On my way.")], {"service lines": 1})
+    assert {m.chat for m in messages} == {"+47"}
     desktop = [{"id": "m1", "type": "outgoing", "sent_at": 1641129255000, "body": "Sold.", "conversationId": "c"},
                {"id": "m2", "type": "incoming", "sent_at": 1641129256000, "body": "Good.", "sourceName": "Jun"},
                {"id": "m3", "type": "keychange", "sent_at": 1641129257000}]  # fmt: skip

@@ -52,11 +52,16 @@ def telegram(part: Part) -> Iterator[Message]:
         if at is None:
             export.left[UNDATED] += 1
             continue
-        author, chat = str(value.get("from_id") or ""), str(head.get("name") or "Saved messages")
+        author, chat = str(value.get("from_id") or ""), str(head.get("name") or _nameless(head))
         name = text_at(value, "from") or ("Deleted account" if author or "from" in value else chat)
         key = f"{number}/{value.get('id')}"
         edited = moment_of(value.get("edited_unixtime"), UTC) or moment_of(value.get("edited"), timezone(offset))
         yield Message(key, chat, name, _of_telegram(value), at, OTHER, author, edited)
+
+
+def _nameless(head: Mapping[str, Any]) -> str:
+    """The name of a chat without one: that of notes to oneself, or with somebody whose account is gone."""
+    return "Saved messages" if head.get("type") == "saved_messages" else f"Deleted account {head.get('id', '')}".strip()
 
 
 def _quarter(offset: timedelta) -> timedelta:
@@ -101,15 +106,21 @@ def discord(part: Part) -> Iterator[Message]:
             export.left[UNDATED] += 1
         else:
             author, channel = value.get("author"), head.get("channel")
-            files = [media("", text_at(f, "fileName", "url")) for f in objects(value.get("attachments"))]
-            files += ["[sticker]" for _ in objects(value.get("stickers"))]
-            text = joined(*files, text_at(value, "content"))
+            text = _of_discord(value)
+            if isinstance(forwarded := value.get("forwardedMessage"), Mapping):
+                text = joined(text, "[forwarded]", _of_discord(forwarded))
             embeds = [joined(text_at(e, "title"), text_at(e, "description")) for e in objects(value.get("embeds"))]
             chat = "/".join(filter(None, (text_at(head.get("guild"), "name"), text_at(channel, "name"))))
             name = text_at(author, "nickname", "name")
             key = f"{text_at(channel, 'id')}/{value.get('id')}"
             edited = moment_of(value.get("timestampEdited"), export.zone)
             yield Message(key, chat, name, text or joined(*embeds), at, OTHER, text_at(author, "id"), edited)
+
+
+def _of_discord(message: Mapping[str, Any]) -> str:
+    files = [media("", text_at(f, "fileName", "url")) for f in objects(message.get("attachments"))]
+    files += ["[sticker]" for _ in objects(message.get("stickers"))]
+    return joined(*files, text_at(message, "content"))
 
 
 def slack(part: Part) -> Iterator[Message]:
@@ -130,7 +141,8 @@ def slack(part: Part) -> Iterator[Message]:
             ]
             user = text_at(value, "user", "bot_id")
             name = users.get(user) or text_at(value, "username") or user or "unknown"
-            text = joined(*files, _of_slack(text_at(value, "text"), users))
+            shared = [text_at(shown, "text", "fallback") for shown in objects(value.get("attachments"))]
+            text = joined(*files, _of_slack(text_at(value, "text") or joined(*shared), users))
             edited = moment_of(text_at(value.get("edited"), "ts"), UTC)
             yield Message(f"{user}/{value.get('ts')}", chat, name, text, at, OTHER, user, edited)
 
@@ -203,7 +215,7 @@ def _of_signal(row: Mapping[str, Any], part: Part, seen: Counter[str]) -> Messag
         return UNDATED
     name = text_at(row, "sender", "sourceName", "source", "sourceServiceId", "sourceUuid")
     mine = kind == "outgoing" or name.casefold() in ("me", "you")
-    files = _signal_files(row.get("attachments"))
+    files = [*_signal_files(row.get("attachments")), "[sticker]" if row.get("sticker") else ""]
     seen[f"{name}/{sent}"] += 1
     key = text_at(row, "id") or f"{part.stem}/{name}/{sent}/{seen[f'{name}/{sent}']}"
     chat = text_at(row, "conversationName", "conversationId") or part.stem
@@ -230,7 +242,10 @@ def _of_signal_cli(value: Mapping[str, Any]) -> Message | str:
         return UNREADABLE
     other = text_at(envelope, "sourceUuid", "sourceNumber", "source")
     group = data.get("groupInfo")
-    chat = text_at(group, "groupName", "groupId") or (text_at(data, "destination") if mine else other)
+    partner = (
+        text_at(data, "destination") if mine else text_at(envelope, "source") or other
+    )  # told alike in both directions
+    chat = text_at(group, "groupName", "groupId") or partner
     name = "" if mine else text_at(envelope, "sourceName", "sourceNumber", "source")
     text = joined(*_signal_files(data.get("attachments")), text_at(data, "message"))
     return Message(f"{other}/{sent}", chat, name, text, at, ME if mine else OTHER, "" if mine else other)

@@ -20,7 +20,8 @@ CHECKED = {"adapter": "shipped:adapters/check"}
 
 def echo(request: Request) -> str:
     """A reply that shows the whole prompt it answers: other prompt, other reply. It tells nothing about who says it."""
-    return f"Re {len(str(request.messages))}: {request.messages[-1].content[:60].lower()}"
+    said = request.messages[-1].content.splitlines()[-1]
+    return f"Re {len(str(request.messages))}: {said[:60].lower()}"
 
 
 def retold(request: Request) -> str:

@@ -47,6 +47,17 @@ def rows_of(settings: TrainingSettings, module: str) -> tuple[RowFile, list[Row]
     return train, None if settings.eval_file is None else read_rows(settings.eval_file, module, "evaluation")
 
 
+def warn_of_prompts(rows: RowFile, module: str) -> None:
+    """Say that rows which were read lack what the module is asked with."""
+    from ld_agent.terminal import say
+
+    if rows.unprompted and is_first_process():
+        say(
+            f"{rows.path} has rows without a system message, with which an agent asks the {module}; "
+            f"python -m training.build {module} writes them as it asks"
+        )
+
+
 def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequence[Row] | None) -> Prepared:
     """Load the base and tokenize the rows.
 
@@ -102,7 +113,9 @@ def show(settings: TrainingSettings, module: str) -> None:
     """
     from ld_agent.terminal import console, plain
 
-    prepared = prepare(settings, *rows_of(settings, module))
+    rows = rows_of(settings, module)
+    prepared = prepare(settings, *rows)
+    warn_of_prompts(rows[0], module)
     shown, train = partial(console.print, soft_wrap=True), prepared.train
     for number, example in enumerate(train[:SHOWN], 1):
         console.rule(f"row {number}: {len(example.prompt)} prompt tokens, {len(example.answer)} answer tokens")

@@ -80,6 +80,7 @@ class RowFile(Iterable[Row]):
     Attributes:
         path: the file.
         corpora, sources: formats and files of the data that the rows read so far were built from, where they say it.
+        unprompted: a row read so far has no system message.
 
     Iterating raises:
         InputError: there is no row in it, or one is for another module.
@@ -93,6 +94,7 @@ class RowFile(Iterable[Row]):
         self.path, self._module, self._kind = Path(path), module, kind
         self.corpora: dict[str, None] = {}
         self.sources: dict[str, None] = {}
+        self.unprompted = False
         if not self.path.is_file():
             out = f"--out {path}" if kind == "training" else f"--out TRAIN --eval-out {path}"
             raise InputError(
@@ -115,6 +117,7 @@ class RowFile(Iterable[Row]):
                 f"{self._kind} file with: python -m training.build {self._module}"
             )
         row = _row(record)
+        self.unprompted |= row.prompt[0].role != "system"
         self.corpora.update(dict.fromkeys(str(record.values.get("corpus", "not recorded")).split("+")))
         self.sources.update(dict.fromkeys(record.texts("sources") if "sources" in record else ()))
         return row

@@ -34,6 +34,8 @@ dt { font-weight: 600 } dd { margin: 0 0 .4rem; white-space: pre-wrap } .small {
 </style>
 <h1>The {{ module }}, tuned</h1>
 <p>Use it:</p><pre>{{ use }}</pre>
+{% if checked %}<p class="small">The default stores people's own words.
+With <code>checks.adapter=null</code>, it stores what the {{ module }} writes.</p>{% endif %}
 <p class="small">Tuned with <code>{{ command }}</code>. <a href="README.md">Its card</a> has data, settings and digests.</p>
 <h2>Losses</h2>
 {% if drawn %}<svg viewBox="0 0 {{ width }} {{ height + 20 }}" role="img" aria-label="Losses by step">
@@ -110,6 +112,7 @@ def write(
         "module": module,
         "folder": settings.output_dir,
         "use": use(settings, module),
+        "checked": module in ("extractor", "summarizer") and settings.model == _default_model(),
         "command": command,
         "curves": [(name, " ".join(_places(points, last, top))) for name, points in losses.items()],
         "drawn": any(len(points) > 1 for points in losses.values()),
@@ -129,9 +132,13 @@ CURVES = {"training": "loss", "held_out": "eval_loss"}
 def use(settings: TrainingSettings, module: str) -> str:
     """The command that chats with the adapter."""
     words = ["ld-agent", "chat"]
-    if settings.model != load_config("default").backbone.model:
+    if settings.model != _default_model():
         words += ["-c", "bare", f"backbone.model={settings.model}"]
     return shlex.join([*words, f"modules.{module}.adapter={settings.output_dir}"])
+
+
+def _default_model() -> str:
+    return load_config("default").backbone.model
 
 
 def _shown(prepared: Prepared) -> Sequence[Any]:

@@ -19,7 +19,7 @@ import typer
 
 from ld_agent.program import lenient
 from training.command import Lenient, run_command
-from training.prepared import Prepared, adapted, is_first_process, prepare, rows_of, show
+from training.prepared import Prepared, adapted, is_first_process, prepare, rows_of, show, warn_of_prompts
 from training.settings import TrainingSettings, load_settings
 
 HELP = """Tune the {module} into a LoRA adapter.
@@ -90,6 +90,7 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
     run = description(settings, module)
     check_folder(folder, run, overwrite)
     prepared = prepare(settings, *rows)
+    warn_of_prompts(rows[0], module)
     tuned = adapted(prepared, settings)
     if is_first_process():  # only now, when nothing is left to reject
         claim(folder, run, overwrite)

@@ -17,6 +17,7 @@ from training_parts import Commands, eval_losses, log_of, toy_rows, write
 from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.local import LocalBackbone
 from ld_agent.errors import ConfigError, DataFileError, InputError, ModelError
+from training import run_page
 from training.rows import read_rows
 from training.settings import TrainingSettings
 from training.train import tune
@@ -84,10 +85,19 @@ def test_chats_are_taken_in_their_usual_shapes(tmp_path: Path, shape: str, liste
     assert (row.prompt, row.target) == ((Message("user", "a?"),), "a")
 
 
-def test_the_page_of_a_run_too_short_for_a_curve_says_so(settings: Make, tmp_path: Path):
+def test_the_page_of_a_run_too_short_for_a_curve_says_so(
+    settings: Make,
+    tmp_path: Path,
+    tiny_llama: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.setattr(run_page, "_default_model", lambda: str(tiny_llama))
     tune(settings(max_steps=2, eval_file=None, logging_steps=10), "extractor")
     page = (tmp_path / "out" / "index.html").read_text()
     assert "a loss is logged every 10" in page
+    assert "<code>checks.adapter=null</code>, it stores what the extractor writes" in page
+    assert "rows without a system message, with which an agent asks the extractor" in capsys.readouterr().err
     assert "<svg" not in page
 
 
@@ -141,6 +151,7 @@ def test_a_resumed_run_has_the_same_curve(settings: Make, tmp_path: Path):
 
 KILLED = """
 import os, signal, sys
+from training import run_page
 from training.rows import read_rows
 from training.settings import TrainingSettings
 from training.train import tune

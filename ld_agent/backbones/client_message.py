@@ -25,8 +25,11 @@ ROLES: Mapping[str, Role] = {
     **dict.fromkeys(("function_call", "custom_tool_call"), "assistant"),
 }
 """What a role, or the type of an item without one, stands for."""
-SILENT = frozenset({"reasoning", "item_reference", "web_search_call"})
-"""Items that say nothing to anybody: what they stand for is not in the request."""
+SILENT = frozenset(
+    "reasoning item_reference compaction web_search_call file_search_call code_interpreter_call image_generation_call "
+    "mcp_call mcp_list_tools".split()
+)
+"""Items that say nothing to anybody: what they stand for is not in the request, or another server's tools did it."""
 _TEXT_PARTS = ("text", "input_text", "output_text", "summary_text", "refusal")
 _PLACES = ("image", "audio", "video", "file", "document")
 _UNSAID = ("thinking", "reasoning", "reference")

@@ -75,7 +75,7 @@ class Secrets(Plain):
         """As `kept`; the log says how many secrets of which kind were replaced."""
         counts = Counter[str]()
         value = self.kept(value, counts)
-        if counts:
+        if counts := +counts:
             found = (f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in sorted(counts.items()))
             log.warning("redacted before storing: %s", ", ".join(found))
         return value

@@ -244,6 +244,8 @@ async def test_items_that_say_nothing_are_skipped_and_others_named(client: Clien
     silent = [
         {"type": "item_reference", "id": "msg_1"},
         {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+        {"type": "code_interpreter_call", "id": "ci_1", "code": "1 + 1", "container_id": "c", "outputs": None},
+        {"type": "mcp_call", "id": "mcp_1", "name": "roll", "arguments": "{}", "server_label": "dice", "output": "4"},
     ]
     response = await client.post("/v1/responses", json={"model": "default", "input": [*silent, hello]})
     assert response.status_code == 200, response.text

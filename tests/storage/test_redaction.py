@@ -53,8 +53,9 @@ def test_a_secret_goes_and_every_other_word_stays(marked: str, caplog: pytest.Lo
         "We spoke of a -----BEGIN CERTIFICATE----- line.",
     ],
 )
-def test_what_is_no_secret_stays(text: str):
+def test_what_is_no_secret_stays(text: str, caplog: pytest.LogCaptureFixture):
     assert Secrets().stored(text) == text
+    assert caplog.messages == []
 
 
 def test_a_mapping_names_its_secrets():

@@ -557,6 +557,20 @@ def test_what_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pyte
     assert len(taken(written(tmp_path / "_chat.txt", begun + "x\n" * 100), "whatsapp")[0]) == 1
 
 
+@pytest.mark.parametrize("slash", ["/", "\\/"])
+def test_images_within_a_chat_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slash: str) -> None:
+    monkeypatch.setattr(files, "LONGEST", 200_000)
+    monkeypatch.setattr(files, "PIECE", 1001)
+    image = {"type": "image", "url": f"data:image/jpeg;base64,{'9j+A' * 100_000}=="}
+    rows = [
+        {"id": n, "role": "user", "content": f"My {n} pear tree.", "timestamp": 1714557660, "files": [image, image]}
+        for n in ("old", "new")
+    ]
+    text = json.dumps([{"id": "x", "title": "t", "chat": {"messages": rows}}]).replace("j+A", f"j{slash}A")
+    messages, _ = taken(written(tmp_path / "chats.json", text), "openwebui")
+    assert [m.text for m in messages] == ["[image] [image] My old pear tree.", "[image] [image] My new pear tree."]
+
+
 def test_an_archive_is_unpacked_piece_by_piece(tmp_path: Path) -> None:
     """Python unpacks other methods at once, however large the result is."""
     path = tmp_path / "chat.zip"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 import zlib
 from collections import Counter
@@ -21,6 +22,8 @@ from ld_agent.errors import DataFileError, InputError
 PIECE = 1 << 16
 LONGEST = 1 << 24
 """Maximum number of characters of a line or a JSON value, which is in memory as a whole."""
+EMBEDDED = re.compile(r"(;base64,)(?:[\w+/=-]|\\/){64,}+", re.ASCII)
+"""A file within a text of JSON, as Open WebUI exports images: it is not read."""
 MOST_LINES = 1 << 16
 """Maximum number of lines of a message."""
 SUFFIXES = frozenset({".json", ".jsonl", ".txt", ".md", ".ndjson"})
@@ -148,7 +151,7 @@ class Part:
         with self.text() as stream:
             while line := stream.readline(LONGEST + 1):
                 if len(line) > LONGEST:
-                    what = f"{self.name} has a line of more than {LONGEST} characters; remove it"
+                    what = f"{self.name} has a line of more than {LONGEST} characters; export it again"
                     raise DataFileError(self.export.path, None, what)
                 yield line.rstrip("\n")
 
@@ -159,7 +162,7 @@ class Part:
             DataFileError: it has too many.
         """
         if len(message) >= MOST_LINES:
-            what = f"{self.name} has a message of more than {MOST_LINES} lines; remove it"
+            what = f"{self.name} has a message of more than {MOST_LINES} lines; export it again"
             raise DataFileError(self.export.path, None, what)
         message.append(line)
 
@@ -209,7 +212,7 @@ class _Json:
         if len(self._text) - self._at > LONGEST:
             raise ValueError(f"a value has more than {LONGEST} characters")
         piece = self._stream.read(max(PIECE, len(self._text) - self._at))
-        self._text, self._at = self._text[self._at :] + piece, 0
+        self._text, self._at = EMBEDDED.sub(r"\1", self._text[self._at :] + piece), 0
         return bool(piece)
 
     def mark(self) -> str:

@@ -130,7 +130,7 @@ def show(settings: TrainingSettings, module: str) -> None:
     batch = settings.per_device_train_batch_size * settings.gradient_accumulation_steps
     by_epochs = math.ceil(settings.num_train_epochs * math.ceil(len(train) / batch))
     steps = settings.max_steps if settings.max_steps > 0 else by_epochs
-    shown(f"{steps} steps of {batch} rows, {prepared.model.dtype} base {settings.model}")
+    shown(f"{steps} {'step' if steps == 1 else 'steps'} of {batch} rows, {prepared.model.dtype} base {settings.model}")
 
 
 def _counts(what: str, numbers: Sequence[int]) -> str:

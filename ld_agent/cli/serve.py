@@ -35,7 +35,7 @@ def serve(
     ] = 8321,
     as_json: Annotated[bool, typer.Option("--json", help="Log JSON lines to standard error.")] = False,
 ) -> None:
-    """Serve the agent over HTTP: OpenAI's protocol, the memory API and a page to inspect memory.
+    """Serve the agent over HTTP: OpenAI's protocol, the memory API, and a page to talk and see the memory.
 
     Examples:
 

@@ -115,6 +115,7 @@ def timeline(about: About, before: Annotated[int | None, Query(ge=1, le=2**62)] 
     values = {
         "name": name,
         "facts": facts,
+        "unread": whose.store.to_learn(whose.key),
         "changes": changes[: -MOST_MATCHES - 1 : -1],
         "undo": next((change.target for change in reversed(undoable(changes))), ""),
         **page_data.live(whose, about.explained()),

@@ -14,6 +14,7 @@ import pytest
 from server_parts import NDJSON, Client, Served
 
 from ld_agent.backbones.base import Request
+from ld_agent.conversation import Conversation
 from ld_agent.errors import StoreError
 from ld_agent.server import page, service
 
@@ -53,6 +54,12 @@ async def deleted(client: Client, form: dict[str, str]) -> httpx.Response:
 async def test_a_file_may_have_any_name(client: Client, name: str):
     brought = await uploaded(client, CHAT, name)
     assert (brought.status_code, await client.said("Zoe")) == (303, ["I bake bread.", "Nice!"])
+
+
+async def test_an_import_that_is_still_to_be_read_says_so(client: Client, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Conversation, "learn_later", lambda self: None)
+    await uploaded(client, CHAT)
+    assert "2 lines still to be read." in (await client.get("/people/Zoe")).text
 
 
 @pytest.mark.parametrize("kind", ["message/rfc822", "multipart/mixed; boundary=x", "multipart/digest", "nonsense"])

@@ -34,13 +34,12 @@ dt { font-weight: 600 } dd { margin: 0 0 .4rem; white-space: pre-wrap } .small {
 </style>
 <h1>The {{ module }}, tuned</h1>
 <p>Use it:</p><pre>{{ use }}</pre>
-{% if checked %}<p class="small">The default stores people's own words.
-With <code>checks.adapter=null</code>, it stores what the {{ module }} writes.</p>{% endif %}
+{% if note %}<p class="small">{{ note }}</p>{% endif %}
 <p class="small">Tuned with <code>{{ command }}</code>. <a href="README.md">Its card</a> has data, settings and digests.</p>
 <h2>Losses</h2>
 {% if drawn %}<svg viewBox="0 0 {{ width }} {{ height + 20 }}" role="img" aria-label="Losses by step">
 {% for name, points in curves %}<polyline class="{{ name }}" points="{{ points }}"/>{% endfor %}
-<text x="0" y="12">{{ "%.3g" | format(top) }} nats a token</text><text x="0" y="{{ height + 16 }}">0, step 1</text>
+<text x="0" y="12">{{ "%.3g" | format(top) }} nats a token</text><text x="0" y="{{ height + 16 }}">0, step 0</text>
 <text x="{{ width }}" y="{{ height + 16 }}" text-anchor="end">step {{ last }}</text></svg>
 <p class="small">Green: training. Orange: the evaluation file, if there is one.</p>
 {% else %}
@@ -112,7 +111,7 @@ def write(
         "module": module,
         "folder": settings.output_dir,
         "use": use(settings, module),
-        "checked": module in ("extractor", "summarizer") and settings.model == _default_model(),
+        "note": note(settings, module),
         "command": command,
         "curves": [(name, " ".join(_places(points, last, top))) for name, points in losses.items()],
         "drawn": any(len(points) > 1 for points in losses.values()),
@@ -129,12 +128,25 @@ def write(
 CURVES = {"training": "loss", "held_out": "eval_loss"}
 
 
+def announced(settings: TrainingSettings, module: str) -> str:
+    """The last line of a run: where its page is, and how to use the adapter."""
+    page = f"{Path(settings.output_dir, PAGE)} shows losses and answers."
+    return " ".join(filter(None, [page, note(settings, module), f"Use it:  {use(settings, module)}"]))
+
+
 def use(settings: TrainingSettings, module: str) -> str:
     """The command that chats with the adapter."""
     words = ["ld-agent", "chat"]
     if settings.model != _default_model():
         words += ["-c", "bare", f"backbone.model={settings.model}"]
     return shlex.join([*words, f"modules.{module}.adapter={settings.output_dir}"])
+
+
+def note(settings: TrainingSettings, module: str) -> str:
+    """What else that command needs to show what the module writes; "": nothing."""
+    if module not in ("extractor", "summarizer") or settings.model != _default_model():
+        return ""
+    return f"The default stores people's own words; with checks.adapter=null, it stores what the {module} writes."
 
 
 def _default_model() -> str:

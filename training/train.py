@@ -110,7 +110,7 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
         run_page.write(settings, module, command=command, **logged)
         save_adapter(model, folder, settings, text)
         tidy(folder)
-        say(f"{folder / run_page.PAGE} shows losses and answers. Use it:  {run_page.use(settings, module)}")
+        say(run_page.announced(settings, module))
 
 
 def _trained(

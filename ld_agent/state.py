@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ld_agent.checks.kept import ABOUT, may_end, over, telling, true_traits
+from ld_agent.checks.kept import ABOUT, may_end, over, telling, true_traits, without_passed_on
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.statements import sentences_of, speaks_of_self
 from ld_agent.errors import InputError, StoreError
@@ -218,12 +218,12 @@ class Relation:
         """The traits that an utterance supports, its speaker's traits that it ends and when, and the later traits that end those
         of an imported utterance, by text. Writes nothing, as models take time.
         """
-        if not self._told(said):
+        if not (text := self._told(said)).strip():
             return traits, (), {}
-        lines = [*self._before(said), (said.speaker, said.text)]
-        near = self.bank.near(said.speaker, said.text, CONCERNED, ABOUT)
+        lines = [*self._before(said), (said.speaker, text)]
+        near = self.bank.near(said.speaker, text, CONCERNED, ABOUT)
         known = [t for t in near if not t.pinned and t.source != said.id and t.last_at <= said.at]
-        ends = bool(known) and may_end(check, said.text)
+        ends = bool(known) and may_end(check, text)
         told = telling(lines[-1:], said.speaker) if ends else []  # a question ends nothing
         claims = [(told, f"{said.speaker}: {trait.text}") for trait in known] if told else []
         ended = [known[n] for n in over(check, claims)]
@@ -273,9 +273,9 @@ class Relation:
         return said.speaker != self.agent_name or any(speaks_of_self(s, reading) for s in sentences_of(said.text))
 
     def _told(self, said: Utterance) -> str:
-        """What an utterance tells; "" for a stock phrase."""
+        """What an utterance tells in its speaker's words; "" for a stock phrase."""
         stock = is_stock_phrase(said, self.agent_name, self.models.language)
-        return "" if stock else said.text
+        return "" if stock else without_passed_on(said.text)
 
     def _learned(self, waiting: list[Utterance]) -> Steps[list[str]]:
         """Extract the traits of utterances and merge them into the persona banks."""

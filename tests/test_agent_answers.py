@@ -190,6 +190,16 @@ def test_what_the_agent_says_of_itself_is_its_trait_also_before_a_question(scene
     assert [trait.text for trait in talk.persona(talk.agent_name)] == ["I adopted a dog."]
 
 
+@pytest.mark.parametrize("checks", [CHECKED, {"adapter": None}])
+def test_what_was_passed_on_is_no_trait_of_who_passes_it_on(scene: Scene, checks: dict[str, str | None]):
+    talk = scene.agent(checks=checks).conversation("maya", at=START)
+    said = "[forwarded from Lena] I am a nurse in Bergen.", "> I keep bees.\nI keep six hens.", "[forwarded] I row."
+    for text in said:
+        talk.observe(text, "Maya", START, channel="import")
+    talk.resume()
+    assert [trait.text for trait in talk.persona("Maya")] == ["I keep six hens."]
+
+
 def test_whether_something_is_so_is_answered_with_the_words_that_decide_it(scene: Scene):
     modules = {"generator": {"grounded": True}, "reader": {"passages": 3}}
     agent = scene.agent({**SCRIPT, "generator": "No, you've got a parrot."}, modules=modules, checks=CHECKED)

@@ -49,6 +49,9 @@ QUOTE = "\0"
 """Stands for what is quoted."""
 QUOTED = re.compile(r"[\"“][^\s\"“”]++\s++[^\s\"“”]++\s++[^\s\"“”][^\"“”]*+[\"”]")
 
+PASSED_ON = re.compile(r"^> [^\n]*\n?|\[forwarded[^\]\n]{0,200}\].*+", re.MULTILINE | re.DOTALL)
+"""What somebody else wrote: a line after "> ", and all of a forwarded message, as histories mark it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -118,7 +121,7 @@ def _nearest(trait: str, sentences: Sequence[str], reading: Reading) -> str:
 
 def _sentences(text: str) -> list[str]:
     """The sentences of a text that state something themselves, whole; what only quotes is nobody's statement."""
-    text = text[:LONGEST_READ]
+    text = without_passed_on(text[:LONGEST_READ])
     quoted = iter(QUOTED.findall(text))
     found = []
     for sentence in (" ".join(part.split()) for part in SENTENCE_END.split(QUOTED.sub(QUOTE, text))):
@@ -161,7 +164,12 @@ def deciding(check: StatementCheck, passages: Sequence[Lines], asker: str, quest
 
 def unquoted(lines: Lines) -> Lines:
     """Lines without what they quote, which is nobody's statement."""
-    return [(speaker, QUOTED.sub("", text)) for speaker, text in lines]
+    return [(speaker, QUOTED.sub("", without_passed_on(text))) for speaker, text in lines]
+
+
+def without_passed_on(text: str) -> str:
+    """A text without what was passed on in it."""
+    return PASSED_ON.sub("", text)
 
 
 def telling(lines: Lines, asker: str) -> Lines:

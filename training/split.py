@@ -39,10 +39,10 @@ def split(
             raise InputError(f"{target} exists; give another folder, or --overwrite to replace it")
     lines = [line for _, line in text_lines(source, raise_bad)]
     if len(lines) < sum(counts):
-        raise InputError(
-            f"{source} has {len(lines)} conversations, not {sum(counts)}; give smaller --sizes, such as "
-            f"{len(lines) - 2 * (len(lines) // 10)},{len(lines) // 10},{len(lines) // 10}"
-        )
+        tested = max(1, len(lines) // 10)
+        fits = f"{len(lines) - 2 * tested},{tested},{tested}"
+        fix = f"give smaller --sizes, such as {fits}" if len(lines) >= len(NAMES) else "give a longer file"
+        raise InputError(f"{source} has {len(lines)} of {sum(counts)} conversations; {fix}")
     drawn = random.Random(seed).sample(range(len(lines)), sum(counts))
     out.mkdir(parents=True, exist_ok=True)
     for target, count in zip(targets, counts, strict=True):

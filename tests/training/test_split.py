@@ -26,7 +26,11 @@ def test_three_files_share_nothing_and_are_drawn_by_seed(tmp_path: Path):
     assert drawn[0] != drawn[1]
     with pytest.raises(InputError, match="exists; give another folder"):
         split(source, tmp_path / "s0", "10,3,4", 0)
-    with pytest.raises(InputError, match="has 20 conversations, not 5001"):
+    with pytest.raises(InputError, match="has 20 of 5001 conversations; give smaller --sizes, such as 16,2,2"):
         split(source, tmp_path / "other")
+    for count, fix in ((4, "give smaller --sizes, such as 2,1,1"), (2, "give a longer file")):
+        source.write_text("\n".join(lines[:count]))
+        with pytest.raises(InputError, match=fix):
+            split(source, tmp_path / "other")
     with pytest.raises(InputError, match="three positive numbers"):
         split(source, tmp_path / "other", "10,3")

@@ -212,14 +212,13 @@ class Answering:
         texts = [_reply(answer_in(one.text), one.finish, situation) for one in completions]
         reading = situation.language.reading
         found = [
-            (_source(passage, text, reading), Answer(text, completion))
+            (_source(passage, text, reading), Answer(text, completion, (_read_in(passage, text, reading),)))
             for passage, text, completion, true in zip(passages, texts, completions, evidence.each(texts), strict=True)
             if true
         ]
         if not found:
             return None
-        said, answer = _chosen(situation.heard, found, reading)
-        return replace(answer, notes=(f"read in: {said.text}",))
+        return _chosen(situation.heard, found, reading)[1]
 
     def _read_in_results(self, situation: Situation) -> Steps[Answer | None]:
         """The answer that the reader finds in what tools returned for what was heard, unless the model knows tools itself."""
@@ -354,6 +353,13 @@ def _source(passage: Sequence[Utterance], answer: str, reading: Reading) -> Utte
     lines = [said for said in reversed(passage) if said.speaker == passage[-1].speaker]
     shared = shared_stems(answer, [said.text for said in lines], reading)
     return lines[shared.index(max(shared))]
+
+
+def _read_in(passage: Sequence[Utterance], answer: str, reading: Reading) -> str:
+    """The note of the line that says an answer: its source, unless that asks and somebody states as much of it."""
+    texts = [_source(passage, answer, reading).text, *(said.text for said in passage if not asks(said.text))]
+    shared = shared_stems(answer, texts, reading)
+    return f"read in: {texts[-1 - shared[::-1].index(max(shared))] if asks(texts[0]) else texts[0]}"
 
 
 def _only_about(person: str, situation: Situation) -> Situation:

@@ -118,6 +118,16 @@ def test_the_note_names_the_line_that_says_it(ask: Callable[..., Any]):
     assert answer.notes == ("read in: I have a sister in Turin.",)
 
 
+def test_the_note_names_a_statement_rather_than_a_question(ask: Callable[..., Any]):
+    quiz = [
+        said(1, "Quiz: where does my sister live?"),
+        said(2, "Your sister lives in Turin.", "Sam"),
+        said(3, "What is Turin like?"),
+    ]
+    answer, _ = ask(turin, passages=(tuple(quiz),))
+    assert (answer.text, answer.notes) == ("She lives in Turin.", ("read in: Your sister lives in Turin.",))
+
+
 def test_where_no_passage_says_it_the_generator_answers(ask: Callable[..., Any]):
     answer, backbone = ask("NOT_SAID")
     assert answer.text == "I don't know where she lives."

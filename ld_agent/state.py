@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ld_agent.checks.kept import ABOUT, corrected, may_end, over, telling, true_traits, without_passed_on
+from ld_agent.checks.kept import ABOUT, may_end, over, telling, true_traits, without_passed_on
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.statements import sentences_of, speaks_of_self
 from ld_agent.errors import InputError, StoreError
@@ -22,7 +22,7 @@ from ld_agent.memory.running import recalled_lines
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.enabled import EnabledViews, Remembered, attempted
 from ld_agent.memory.when import dated, held, only_date
-from ld_agent.modules.extractor import Before, Extractor
+from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.replies import is_stock_phrase
 from ld_agent.running.turnstile import Turnstile
 from ld_agent.steps import Steps, side_by_side
@@ -228,14 +228,6 @@ class Relation:
         claims = [(told, f"{said.speaker}: {trait.text}") for trait in known] if told else []
         ended = [known[n] for n in over(check, claims)]
         true = true_traits(check, lines, traits, self.models.language.reading, ends=bool(ended))
-        if not check.verbatim:
-            before = self._ids_before(said)
-            recent = [
-                t for t in self.bank.traits(said.speaker) if t.source in before and not t.pinned and t not in ended
-            ]
-            denied = corrected(check, said.speaker, [t for t in traits if t not in true], [t.text for t in recent])
-            true += dict.fromkeys([new for new, _ in denied])
-            ended += dict.fromkeys([recent[n] for _, n in denied])
         newer = [
             t for t in near if t.last_at > said.at and t.source != said.id and not less_trusted(t.channel, said.channel)
         ]
@@ -270,17 +262,10 @@ class Relation:
 
     def _before(self, said: Utterance) -> list[tuple[str, str]]:
         """What was said right before an utterance in its session."""
-        ids = self._ids_before(said)
+        number = int(said.id.removeprefix("u"))
+        ids = [f"u{n}" for n in range(max(number - BEFORE, 1), number)]
         before = self._store.utterances_by_id(self.key, ids)
         return [(u.speaker, u.text) for i in ids if (u := before.get(i)) is not None and u.session == said.session]
-
-    def _own_before(self, said: Utterance) -> str:
-        """What the speaker of an utterance had said before it, of the lines that led up to it; "" for nothing."""
-        return next((text for speaker, text in reversed(self._before(said)) if speaker == said.speaker), "")
-
-    def _ids_before(self, said: Utterance) -> list[str]:
-        number = int(said.id.removeprefix("u"))
-        return [f"u{n}" for n in range(max(number - BEFORE, 1), number)]
 
     def _may_have_traits(self, said: Utterance) -> bool:
         """Whether an utterance may give its speaker traits: "Your son Jakob is four!" gives the agent no son."""
@@ -301,8 +286,7 @@ class Relation:
             answered = [self._store.answered(self.key, u) for u in utterances]
             settings = self.resources.config.modules.extractor
             extractor = Extractor(self.models, settings.prompting, settings.grounded)
-            led_up = [Before(said, self._own_before(u)) for u, said in zip(utterances, answered, strict=True)]
-            extracted = yield from extractor.steps([self._told(u) for u in utterances], led_up)
+            extracted = yield from extractor.steps([self._told(u) for u in utterances], answered)
             if self.resources.config.personas.attribution:
                 pairs = zip(utterances, extracted, strict=True)
                 extracted = [traits if self._may_have_traits(u) else () for u, traits in pairs]

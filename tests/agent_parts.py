@@ -32,7 +32,7 @@ def retold(request: Request) -> str:
 
 def confessed(request: Request) -> str:
     """What begins with "I " is a trait of the one who says it."""
-    said = re.search(r"\bI [^\n.\"]+\.", request.messages[-1].content.rpartition("person says: ")[2])
+    said = re.search(r"\bI [^\n.\"]+\.", request.messages[-1].content)
     return said.group() if said else "NO_TRAIT"
 
 

@@ -72,21 +72,6 @@ def test_a_tuned_extractor_is_shown_what_each_utterance_answers(scene: Scene) ->
     assert asked[4] == "And a new day.", "another session"
 
 
-def test_what_a_model_reads_as_a_correction_takes_the_place_of_what_was_just_said(scene: Scene) -> None:
-    def extracted(request: Request) -> str:
-        *before, said = [line.partition('"')[2].rstrip('"') for line in request.messages[-1].content.splitlines()[:-1]]
-        if said.startswith("Sorry"):
-            return before[0].replace("Split", "Zadar")
-        return "I live in Rome." if "lake" in said else said
-
-    maya = scene.agent({"extractor": extracted, "generator": "I see."}, checks=CHECKED).conversation("maya", at=START)
-    for text in ("I was born in Split.", "Sorry, I meant Zadar, not Split.", "I went to the lake."):
-        maya.respond(text, "Maya", START)
-    maya.end_session()
-    told = [trait.text for trait in maya.persona("Maya")]
-    assert told == ["I was born in Zadar."]
-
-
 def test_what_a_session_said_before_stays_the_beginning_of_every_prompt(scene: Scene) -> None:
     settings = {"modules.generator.prompting": "direct", "memory.gamma": -1.0, "memory.query_turns": 1}
     agent = scene.agent({"generator": lambda request: f"Reply {len(request.messages)}."}, **settings)

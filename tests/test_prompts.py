@@ -31,9 +31,8 @@ KNOWN = {
 VARIABLES: dict[str, dict[str, Any]] = {
     "summarizer": SESSION,
     "summarizer_merge": {"people": "Maya and Sam", "summaries": ["Maya said hello.", "Sam left."]},
-    "extractor_direct": {"text": "I have a dog.", "before": "Any pets?", "earlier": "Hello."},
-    "extractor_chain_of_thought": {"text": "I have a dog.", "before": "Any pets?", "earlier": "Hello."},
-    "extractor_paper": {"text": "I have a dog."},
+    "extractor_direct": {"text": "I have a dog."},
+    "extractor_chain_of_thought": {"text": "I have a dog."},
     "extractor_brief": {"text": "I have a dog.", "before": "Any pets?"},
     "memochat_memos": {"lines": [("Maya", "Hello!")], "people": "Maya"},
     "memochat_topics": {"text": "Hello!", "notes": ["dogs: Maya has two."]},
@@ -141,10 +140,7 @@ def test_the_messages_called_constant_are_constant(name: str):
 def test_the_examples_of_the_extractor_are_constant():
     for name in ("extractor_direct", "extractor_chain_of_thought", "extractor_brief"):
         loaded = ENGLISH.prompt(name)
-        one, other = (
-            loaded.render(text="one", before="", earlier=""),
-            loaded.render(text="other", before="", earlier=""),
-        )
+        one, other = loaded.render(text="one", before=""), loaded.render(text="other", before="")
         assert loaded.constant_messages == len(one) - 1
         assert one[:-1] == other[:-1]
 
@@ -188,7 +184,7 @@ def test_a_name_does_not_read_as_another_speakers_line(colon: str):
 
 
 def test_template_syntax_in_data_is_not_run():
-    [*_, last] = ENGLISH.prompt("extractor_direct").render(text="{{ 7 * 7 }} {% raise %}", before="", earlier="")
+    [*_, last] = ENGLISH.prompt("extractor_direct").render(text="{{ 7 * 7 }} {% raise %}")
     assert "{{ 7 * 7 }} {% raise %}" in last.content
 
 

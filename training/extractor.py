@@ -10,7 +10,7 @@ from typing import Any
 
 from ld_agent.datasets import format_of, load_annotated_utterances
 from ld_agent.modules.base import Models
-from ld_agent.modules.extractor import Before, Extractor
+from ld_agent.modules.extractor import Extractor
 from training.rows import BuildRequest, row_values
 from training.train import main
 
@@ -28,7 +28,7 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
         corpus = format_of(source)
         for u in load_annotated_utterances(source, limit=request.limit):
             yield row_values(
-                extractor.prompt_for(u.text, Before(u.before)),
+                extractor.prompt_for(u.text, u.before),
                 joined(u.traits),
                 corpus=corpus,
                 episode=u.episode,

@@ -84,25 +84,6 @@ def true_traits(
     )
 
 
-def corrected(
-    check: StatementCheck, speaker: str, traits: Sequence[str], recent: Sequence[str]
-) -> list[tuple[str, int]]:
-    """The traits that deny what their speaker said right before, with the place of what each denies.
-
-    "Zadar, I meant" supports hardly anything by itself; that it is a correction, the model saw that read both.
-
-    Args:
-        traits: what it found, and no line supports.
-        recent: the traits of the lines that led up to it.
-    """
-    denied = [(([(speaker, new)], f"{speaker}: {old}"), (LASTING, new)) for new in traits for old in recent]
-    if not denied:
-        return []
-    found = check.probabilities([pair for pairs in denied for pair in pairs]).reshape(len(traits), len(recent), 2, -1)
-    sure = (found[:, :, 0, ENDED] >= OVER) & (found[:, :, 1, SUPPORTED] >= LASTS)
-    return [(traits[new], int(old)) for new, old in zip(*np.nonzero(sure), strict=True)]
-
-
 def _in_own_words(
     check: StatementCheck, lines: Lines, own: Sequence[str], rests_on: Mapping[str, str], reading: Reading, ends: bool
 ) -> list[str]:

@@ -129,14 +129,14 @@ class ExtractorSection(ModuleSection):
     """The extractor's own keys.
 
     Attributes:
-        prompting: directly or by chain of thought (LD-Agent, section 2.3); ``paper`` is direct, and without the lines before;
-            ``brief`` is the prompt that the extractor was tuned with.
+        prompting: directly or by chain of thought (LD-Agent, section 2.3), or ``brief``, the prompt that the extractor
+            was tuned with.
         grounded: drop traits that share no word with the utterance. An untuned small model makes up a lot; of the
             traits annotated in MSC, 12 % share no word with the utterance.
     """
 
     max_new_tokens: AtLeastOne = 48
-    prompting: Literal["direct", "chain_of_thought", "paper", "brief"] = "direct"
+    prompting: Literal["direct", "chain_of_thought", "brief"] = "direct"
     grounded: bool = True
 
 

@@ -10,7 +10,6 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.languages.reading import Reading
@@ -54,63 +53,48 @@ MOST_TRAITS = 6
 LONGEST_ANSWER = 10_000  # characters
 
 
-class Before(NamedTuple):
-    """What led up to an utterance.
-
-    Attributes:
-        answered: what another speaker said right before it: "I do too" is a trait only after "I love dogs". "" for nothing.
-        earlier: what its own speaker had said before: "Zadar, I meant" corrects it. "" for nothing; tuned models do not read it.
-    """
-
-    answered: str = ""
-    earlier: str = ""
-
-
-NOTHING_BEFORE = Before()
-
-
 class Extractor:
     """Extracts traits with the ``extractor`` module.
 
     Args:
         models: the backbones.
-        prompting: "direct", "chain_of_thought", "paper" or "brief"; the last two show less of what led up to an utterance.
-        grounded_only: drop traits that share no word with the utterance or what the prompt shows before it; see `grounded`.
+        prompting: "direct", "chain_of_thought" or "brief".
+        grounded_only: drop traits that share no word with the utterance or, if the prompt shows it, with the previous
+            one; see `grounded`.
     """
 
     def __init__(self, models: Models, prompting: str = "direct", grounded_only: bool = True) -> None:
         self._models = models
         self._grounded_only = grounded_only
         self._prompt = models.language.prompt(f"extractor_{prompting}")
-        self._tuned = prompting == "brief"
-        self._shown = {"paper": 0, "brief": 1}.get(prompting, 2)  # how much of `Before` the prompt shows
+        self._shows_before = prompting == "brief"
         self._reasoned = prompting == "chain_of_thought"
         self._form = form_of({"thought": TEXT, "traits": TEXTS} if self._reasoned else {"traits": TEXTS})
 
-    def extract(self, texts: Sequence[str], before: Sequence[Before] | None = None) -> list[tuple[str, ...]]:
+    def extract(self, texts: Sequence[str], before: Sequence[str] | None = None) -> list[tuple[str, ...]]:
         """Extract the traits of utterances in one batch; see `steps`."""
         return run(self.steps(texts, before), self._models.complete)
 
-    def steps(self, texts: Sequence[str], before: Sequence[Before] | None = None) -> Steps[list[tuple[str, ...]]]:
+    def steps(self, texts: Sequence[str], before: Sequence[str] | None = None) -> Steps[list[tuple[str, ...]]]:
         """`extract` as steps, for callers that batch further. An utterance too long for the window is split.
 
         Args:
             texts: (n,) the utterances.
-            before: (n,) what led up to each; None: nothing to any.
+            before: (n,) what another speaker said right before each, "" for nothing; None: nothing before any. Only the
+                prompting ``brief`` shows it: "I do too" is a trait only after "I love dogs".
 
         Raises:
             BackboneError: the model failed to answer.
         """
-        led_up = before or [NOTHING_BEFORE] * len(texts)
-        parts = [self._parts(text, said) for text, said in zip(texts, led_up, strict=True)]
+        parts = [self._parts(text, answered) for text, answered in zip(texts, before or [""] * len(texts), strict=True)]
         requests = [self._request(*part) for pieces in parts for part in pieces]
         completions = iter((yield requests))
         traits = [[trait for part in pieces for trait in self._read(next(completions), *part)] for pieces in parts]
         return [tuple(dict.fromkeys(of_utterance)) for of_utterance in traits]
 
-    def _request(self, text: str, before: Before) -> Request:
+    def _request(self, text: str, before: str) -> Request:
         messages, form = self.prompt_for(text, before), None
-        if not self._tuned and self._models.answers_json("extractor"):
+        if not self._shows_before and self._models.answers_json("extractor"):
             messages, form = as_examples(messages, self._parts_of), self._form
         constant = self._prompt.constant_messages
         return self._models.request("extractor", messages, constant_messages=constant, marked=True, form=form)
@@ -122,10 +106,10 @@ class Extractor:
         thought = THOUGHT.sub("", MARKER.split(plain)[0], count=1).strip()
         return ({"thought": thought} if self._reasoned else {}) | {"traits": list(traits)}
 
-    def _read(self, completion: Completion, part: str, before: Before) -> tuple[str, ...]:
+    def _read(self, completion: Completion, part: str, before: str) -> tuple[str, ...]:
         text = completion.text if completion.finish == "stop" else UNFINISHED.sub("", completion.text)
         listed = None if completion.parts is None else completion.parts["traits"]
-        shown = " ".join([*map(_end_of, before[: self._shown]), part])
+        shown = f"{_end_of(before)} {part}" if self._shows_before else part
         return parse_traits(
             text if listed is None else listed,
             shown,
@@ -134,23 +118,24 @@ class Extractor:
             reasoned=self._reasoned,
         )
 
-    def prompt_for(self, text: str, before: Before = NOTHING_BEFORE) -> tuple[Message, ...]:
-        """Render the prompt for an utterance that fits the window, after what led up to it; training uses the same prompt."""
-        return self._prompt.render(text=text, before=_end_of(before.answered), earlier=_end_of(before.earlier))
+    def prompt_for(self, text: str, before: str = "") -> tuple[Message, ...]:
+        """Render the prompt for an utterance that fits the window, with the previous one; training uses the same
+        prompt."""
+        return self._prompt.render(text=text, before=_end_of(before))
 
-    def _parts(self, text: str, before: Before) -> list[tuple[str, Before]]:
-        """Split an utterance into parts that fit; the first includes what led up to it if there is room."""
+    def _parts(self, text: str, before: str) -> list[tuple[str, str]]:
+        """Split an utterance into parts that fit; the first includes the previous utterance if there is room."""
         if not text.strip():
             return []
         if self._fits(text, before):
             return [(text, before)]
-        if any(before) and self._fits(text, NOTHING_BEFORE):
-            return [(text, NOTHING_BEFORE)]
+        if before and self._fits(text, ""):
+            return [(text, "")]
         first, second = halves(text)
-        return [*self._parts(first, before), *self._parts(second, NOTHING_BEFORE)]
+        return [*self._parts(first, before), *self._parts(second, "")]
 
-    def _fits(self, text: str, before: Before) -> bool:
-        if len(text) + sum(map(len, before)) <= SHORTEST_PART:
+    def _fits(self, text: str, before: str) -> bool:
+        if len(text) + len(before) <= SHORTEST_PART:
             return True
         if len(text) > 16 * self._room:  # no tokenizer compresses this much: do not count what cannot fit
             return False

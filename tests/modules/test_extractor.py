@@ -8,15 +8,7 @@ from ld_agent.backbones.base import Completion, Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.languages import ENGLISH
 from ld_agent.modules.base import Models
-from ld_agent.modules.extractor import (
-    LONGEST_BEFORE,
-    LONGEST_TRAIT,
-    MOST_TRAITS,
-    Before,
-    Extractor,
-    grounded,
-    parse_traits,
-)
+from ld_agent.modules.extractor import LONGEST_BEFORE, LONGEST_TRAIT, MOST_TRAITS, Extractor, grounded, parse_traits
 
 READING = ENGLISH.reading
 
@@ -174,7 +166,7 @@ def extractor(config) -> Callable[..., tuple[Extractor, ScriptedBackbone]]:
 
 def utterance_of(request: Request) -> str:
     """The text between the quotes of the last message."""
-    return request.messages[-1].content.rpartition('says: "')[2].rpartition('"')[0]
+    return request.messages[-1].content.partition('"')[2].rpartition('"')[0]
 
 
 def test_utterances_are_read_in_one_batch_in_order(extractor):
@@ -196,14 +188,14 @@ def test_all_but_the_last_message_is_constant(extractor):
 
 def test_a_tuned_extractor_reads_what_an_utterance_answers(extractor):
     made, backbone = extractor("I like dogs.", "brief", grounded_only=False)
-    assert made.extract(["me too", "hi"], [Before("I love dogs!"), Before()]) == [("I like dogs.",)] * 2
+    assert made.extract(["me too", "hi"], ["I love dogs!", ""]) == [("I like dogs.",)] * 2
     answering, alone = [r.messages[-1].content for r in backbone.requests]
     assert (answering, alone) == ("In answer to: I love dogs!\nme too", "hi")
 
 
 def test_of_a_long_utterance_the_end_is_what_was_answered(extractor):
     made, backbone = extractor("NO_TRAIT", "brief")
-    made.extract(["me too"], [Before(f"{'word ' * 1000}Do you like dogs?")])
+    made.extract(["me too"], [f"{'word ' * 1000}Do you like dogs?"])
     line = backbone.requests[0].messages[-1].content.splitlines()[0]
     assert line.endswith(" word Do you like dogs?")
     assert len(line) <= len("In answer to: ") + LONGEST_BEFORE
@@ -212,7 +204,7 @@ def test_of_a_long_utterance_the_end_is_what_was_answered(extractor):
 def test_what_was_answered_stands_before_the_first_part_and_never_takes_the_room_of_the_utterance(extractor):
     words = [f"word{i}" for i in range(600)]
     made, backbone = extractor("NO_TRAIT", "brief", 300)
-    made.extract([" ".join(words), words[0]], [Before("Go on?"), Before("so " * 80)])
+    made.extract([" ".join(words), words[0]], ["Go on?", "so " * 80])
     *parts, short = [r.messages[-1].content for r in backbone.requests]
     assert parts[0].startswith("In answer to: Go on?\n")
     assert not any("In answer to" in part for part in parts[1:])
@@ -222,18 +214,9 @@ def test_what_was_answered_stands_before_the_first_part_and_never_takes_the_room
 
 
 def test_a_trait_may_come_from_the_previous_utterance_if_shown(extractor):
-    for prompting, found in (("brief", ("I love dogs.",)), ("direct", ("I love dogs.",)), ("paper", ())):
+    for prompting, found in (("brief", ("I love dogs.",)), ("direct", ())):
         made, _ = extractor("I love dogs.", prompting)
-        assert made.extract(["Me too!"], [Before("I have dogs. You?")]) == [found]
-
-
-@pytest.mark.parametrize("prompting", ["direct", "chain_of_thought", "brief", "paper"])
-def test_a_model_that_follows_instructions_reads_what_is_corrected(extractor, prompting: str):
-    made, backbone = extractor("I was born in Zadar.", prompting)
-    made.extract(["Sorry, Zadar!"], [Before("By the sea!", "I was born in Split.")])
-    shown = backbone.requests[0].messages[-1].content
-    assert ("Split" in shown) == (prompting in ("direct", "chain_of_thought"))
-    assert ("By the sea!" in shown) == (prompting != "paper")
+        assert made.extract(["Me too!"], ["I have dogs. You?"]) == [found]
 
 
 def test_white_space_asks_nobody(extractor):
@@ -267,10 +250,10 @@ def test_an_answer_cut_off_loses_its_unfinished_sentence(config):
 @pytest.mark.parametrize("prompting", ["direct", "chain_of_thought"])
 def test_a_long_utterance_is_read_in_parts_that_fit_and_nothing_is_left_out(extractor, prompting: str):
     words = [f"word{i}" for i in range(2000)]
-    made, backbone = extractor(lambda request: f"Traits: I like {utterance_of(request).split()[0]}.", prompting, 900)
+    made, backbone = extractor(lambda request: f"Traits: I like {utterance_of(request).split()[0]}.", prompting, 600)
     [traits] = made.extract([" ".join(words)])
     assert [w for r in backbone.requests for w in utterance_of(r).split()] == words
-    assert all(backbone.count_tokens(r.messages) <= 900 - r.max_new_tokens for r in backbone.requests)
+    assert all(backbone.count_tokens(r.messages) <= 600 - r.max_new_tokens for r in backbone.requests)
     assert len(traits) == len(backbone.requests) > 1
     assert len(backbone.batches) == 1
 

@@ -18,7 +18,7 @@ from ld_agent.datasets.dialogsum import named_dialogue
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.files import shipped_path
 from ld_agent.modules.base import Models
-from ld_agent.modules.extractor import Before, Extractor
+from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.registry import TUNED
 from training.generator import build_generator
 from training.rows import BuildRequest, held_out, read_rows, write_rows
@@ -44,7 +44,7 @@ def test_extractor_rows_pair_utterances_with_traits(prompting: str):
     extractor = Extractor(Models(config, ScriptedBackbone()), prompting)
     assert len(rows) == len(utterances) > 4
     for row, said in zip(rows, utterances, strict=True):
-        assert messages(row)[:-1] == [(m.role, m.content) for m in extractor.prompt_for(said.text, Before(said.before))]
+        assert messages(row)[:-1] == [(m.role, m.content) for m in extractor.prompt_for(said.text, said.before)]
         assert messages(row)[-1] == ("assistant", " ".join(said.traits) or "NO_TRAIT")
         assert (row["corpus"], row["episode"], row["session"], row["turn"]) == (
             "msc_personasummary", said.episode, 4, said.turn

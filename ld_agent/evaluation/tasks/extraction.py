@@ -15,7 +15,7 @@ from ld_agent.evaluation.metrics import Measure, accuracy, bleu, rouge
 from ld_agent.evaluation.run_files import Item, Prediction
 from ld_agent.evaluation.tasks.module_task import Answer, ModuleTask
 from ld_agent.modules.base import Models
-from ld_agent.modules.extractor import Before, Extractor
+from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.registry import NO_TRAIT
 
 
@@ -33,7 +33,7 @@ class ExtractionTask(ModuleTask):
         extractor = Extractor(models, settings.prompting, settings.grounded)
 
         def answered(items: list[Item]) -> list[Answer]:
-            texts, before = [item.about["text"] for item in items], [Before(item.about["before"]) for item in items]
+            texts, before = ([item.about[part] for item in items] for part in ("text", "before"))
             return [(joined(traits), {"traits": list(traits)}) for traits in extractor.extract(texts, before)]
 
         return answered

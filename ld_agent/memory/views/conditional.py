@@ -21,7 +21,7 @@ from ld_agent.memory.views.base import Guidance, Query, ViewContext
 from ld_agent.memory.views.checks import NOTED, supported_note, supported_situation
 from ld_agent.memory.views.memory_text import supported
 from ld_agent.memory.views.stored import StoredView, draft_of
-from ld_agent.modules.extractor import Before, Extractor
+from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.json_form import FLAG, TEXT, Parts, as_examples, form_of
 from ld_agent.steps import Steps
 from ld_agent.storage.rows import Draft
@@ -149,7 +149,7 @@ class ConditionalView(StoredView):
         unusable = [n for n, record in enumerate(records) if record is not None and record.fallback]
         if unusable and checked and self._settings.knowledge:
             again = [asked[n] for n in unusable]
-            answered = [Before(store.answered(key, u)) for u, _ in again]
+            answered = [store.answered(key, u) for u, _ in again]
             found = yield from self._extractor.steps([u.text for u, _ in again], answered)
             for n, (utterance, decide), traits in zip(unusable, again, found, strict=True):
                 records[n] = _from_traits(records[n], utterance, traits, self.context.reading, decided=not decide)

@@ -166,12 +166,13 @@ class _Chats:
         for message in batch:
             if message.chat not in self._names:
                 said = [m for m in batch if m.chat == message.chat and m.id.startswith(f"{m.chat}/")]
-                found = (name for name in self._stored if self._are_known([_within(name, m) for m in said]))
+                told = said[:LOOKED_AT]
+                found = (name for name in self._stored if told and self._are_known([_within(name, m) for m in told]))
                 self._names[message.chat] = next(found, message.chat)
         return [m if (name := self._names[m.chat]) == m.chat else _within(name, m) for m in batch]
 
     def _are_known(self, messages: list[Message]) -> bool:
-        lines = [_line(message, self._people) for message in messages[:LOOKED_AT]]
+        lines = [_line(message, self._people) for message in messages]
         known = self._store.known_sources(self._key, [line.source for line in lines])
         return len({line.speaker for line in lines if line.source in known}) > 1
 

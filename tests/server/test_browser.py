@@ -212,7 +212,8 @@ def test_every_button_works(browser: Any, request: pytest.FixtureRequest, with_k
 def press(page: Any, name: str, shown: str) -> None:
     """Press a button of the oldest memory, and wait for what it then shows."""
     page.locator("article.memory").last.get_by_role("button", name=re.compile(f"^{name}")).click()
-    page.locator("article.memory").last.filter(has_text=shown).wait_for()
+    shown_now = re.compile(rf"\b{re.escape(shown)}")  # by case, so that "Unpin" does not pass for "Pin"
+    page.locator("article.memory").last.filter(has_text=shown_now).wait_for()
 
 
 def test_talking_with_the_memory_beside(page: Any):

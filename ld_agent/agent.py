@@ -27,13 +27,16 @@ from ld_agent.running.resources import Resources
 from ld_agent.running.stateless import without_memory
 from ld_agent.running.turnstile import Turnstile
 from ld_agent.state import Relation
-from ld_agent.steps import arun, run
+from ld_agent.steps import GaveWay, arun, run
 from ld_agent.storage.rows import StoredConversation
 from ld_agent.storage.served import Directory
 from ld_agent.storage.store import Store
 from ld_agent.types import PersonSummary, Recalled, ReplyOptions, checked_name, checked_text, name_key, utc
 
 __all__ = ["Agent", "Conversation"]
+
+MOST_GIVEN_WAY = 20
+"""How often in a row a piece of history is left for later because somebody waits; under load it would never be learned."""
 
 
 class Unfinished(Protocol):
@@ -201,13 +204,26 @@ class Agent:
             )
         return relation
 
-    def _learn_later(self, relation: Relation) -> None:
+    def _learn_later(self, relation: Relation, gave_way: int = 0) -> None:
+        """Do the pending work of a conversation in the background, then learn from its history, piece by piece.
+
+        Args:
+            gave_way: how often in a row a piece of history was left for later, because somebody waited.
+        """
+
+        def wanted() -> bool:
+            return relation.turnstile.wanted
+
         def learn() -> None:
+            heeding = self.resources.asking.giving_way(wanted), wanted
+            goes_on, times = True, gave_way + 1
             with relation.turnstile.entered(waits=True), relation.up_to_date():
                 run(relation.pending(), relation.complete)
-                goes_on = run(relation.history(), relation.complete)
+            with relation.turnstile.entered(waits=True), relation.up_to_date(), suppress(GaveWay):
+                goes_on = run(relation.history(), *(heeding if gave_way < MOST_GIVEN_WAY else (relation.complete,)))
+                times = 0
             if goes_on:
-                self._learn_later(relation)
+                self._learn_later(relation, times)
 
         if self._background is not None:
             self._background.put(relation.id, learn)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 BEFORE = 2
 """Lines before an utterance that are read with it."""
 LEARNED_AT_ONCE = 8
-"""Imported lines whose traits are extracted before somebody who waits for a reply is let in."""
+"""Imported lines whose traits are extracted at once."""
 CONCERNED = 6
 """A speaker's traits that an utterance may end: those nearest to it."""
 
@@ -196,7 +196,8 @@ class Relation:
         self._notes += [note for notes in failures for note in notes]
 
     def history(self) -> Steps[bool]:
-        """A small piece of what is to be learned from imported history, in order of time; no reply waits for it.
+        """A small piece of what is to be learned from imported history, in order of time. It can be ended at any step: what it
+        has not stored by then is learned another time.
 
         Returns:
             whether there was something to learn, and nothing failed: go on.
@@ -296,6 +297,7 @@ class Relation:
                 self._merge([(u, self._dated(u, traits, before)) for u, traits, before in learned])
                 return
             for u, traits, before in learned:  # in turn, because a line may end what the one before told
+                yield ()  # each line's judgement takes a while, and somebody may wait by now
                 true, ended, over_by = self._judged(check, u, traits)
                 written = self._dated(u, true, before)
                 by_text = {text: over_by[trait] for trait, text in zip(true, written, strict=True) if trait in over_by}

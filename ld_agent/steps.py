@@ -20,6 +20,15 @@ Steps = Generator[Sequence[Request], Sequence[Completion], T]
 Complete = Callable[[Sequence[Request]], Sequence[Completion]]
 
 
+class GaveWay(BaseException):
+    """Ends work that can be done again later, because somebody waits for what it holds. Like asyncio's cancellation it is not an
+    `Exception`, so that nothing on its way takes it for a failure of the model."""
+
+
+def never() -> bool:
+    return False
+
+
 class Work(Generic[T]):
     """A piece of work in progress: its current requests, or its result.
 
@@ -65,11 +74,18 @@ class Work(Generic[T]):
             self.asked, self.done, self.result = (), True, stop.value
 
 
-def run(steps: Steps[T], complete: Complete) -> T:
-    """Run one piece of work; an exception of ``complete`` is raised inside it, at the request."""
+def run(steps: Steps[T], complete: Complete, wanted: Callable[[], bool] = never) -> T:
+    """Run one piece of work; an exception of ``complete`` is raised inside it, at the request.
+
+    Args:
+        wanted: whether somebody waits for what the work holds; asked before each step.
+
+    Raises:
+        GaveWay: from inside the work, because of ``wanted``.
+    """
     work = Work(steps)
     while not work.done:
-        work.answer_by(complete)
+        work.fail(GaveWay()) if wanted() else work.answer_by(complete)
     return work.result
 
 

@@ -72,15 +72,14 @@ class Scene:
         self.clock = Clock()
         self.opened: list[Agent] = []
 
-    def agent(self, script: dict[str, Any] | None = None, **settings: Any) -> Agent:
+    def agent(self, script: dict[str, Any] | None = None, background: bool = False, **settings: Any) -> Agent:
         """An agent whose modules answer by ``script`` (an exception is raised), the others by themselves."""
         answers = {"generator": echo, "summarizer": retold, "extractor": confessed, "memory": remembered} | (
             script or {}
         )
         backbone = ScriptedBackbone({module: _answer(value) for module, value in answers.items()})
-        agent = Agent(
-            self._config(**settings), backbone=backbone, clock=self.clock, encoder=self.encoder, topics=self._topics
-        )
+        parts: dict[str, Any] = {"clock": self.clock, "encoder": self.encoder, "topics": self._topics}
+        agent = Agent(self._config(**settings), backbone=backbone, background=background, **parts)
         self.opened.append(agent)
         return agent
 

@@ -177,17 +177,12 @@ def test_work_that_keeps_failing_is_set_aside_and_a_rebuild_retries(scene: Scene
 
 
 def test_a_background_agent_learns_without_a_further_call(scene: Scene) -> None:
-    from ld_agent.agent import Agent
-
-    quiet = scene.agent({"generator": echo})
-    agent = Agent(quiet.config, backbone=quiet.models.backbone("generator"), clock=scene.clock,
-                  encoder=scene.encoder, topics=scene._topics, background=True)  # fmt: skip
-    scene.opened.append(agent)
+    agent = scene.agent({"generator": echo}, background=True)
     maya = agent.conversation("maya")
     maya.respond("I keep bees.", "Maya", START)
     assert agent._background is not None
     agent._background.wait()
-    assert [t.text for t, _ in quiet.store.personas(maya.key).traits()] == ["I keep bees."]
+    assert [t.text for t, _ in agent.store.personas(maya.key).traits()] == ["I keep bees."]
 
 
 def test_two_threads_that_load_at_once_do_not_wait_for_each_other(config: Callable[..., Config]):

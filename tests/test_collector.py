@@ -11,6 +11,7 @@ from test_turnstile import until
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.errors import BackboneError
 from ld_agent.running.collector import Collector, Collectors
+from ld_agent.steps import GaveWay
 
 PATIENCE = 30.0
 
@@ -74,6 +75,27 @@ def test_a_batch_has_one_module_and_no_more_than_it_may_have() -> None:
     later = [[asked("e", "extractor")], *([asked(f"g{n}")] for n in range(3))]
     assert [f.result() for f in answers(model, later, most=2)] == [["E"], ["G0"], ["G1"], ["G2"]]
     assert sorted(map(sorted, model.batches[1:])) == [["e"], ["g0", "g1"], ["g2"]]
+
+
+def test_work_that_gives_way_ends_when_somebody_waits_for_its_model() -> None:
+    model, wanted = Model(), [False]
+    collectors = Collectors(model, lambda module: "one")
+    giving_way = collectors.giving_way(lambda: wanted[0])
+    with ThreadPoolExecutor(2) as pool:
+        learned = pool.submit(giving_way, [asked("history", "extractor")])
+        assert model.started.wait(PATIENCE)
+        replied = pool.submit(collectors.complete, [asked("hello")])
+        [collector] = collectors._collectors.values()
+        until(lambda: collector.wanted)
+        model.go_on.set()
+        with pytest.raises(GaveWay):
+            learned.result()
+        assert replied.result()[0].text == "HELLO"
+    assert giving_way([asked("history")])[0].text == "HISTORY"
+    wanted[0] = True
+    with pytest.raises(GaveWay):
+        giving_way([asked("history")])
+    collectors.close()
 
 
 def test_a_listener_that_raises_stops_its_own_caller_only() -> None:

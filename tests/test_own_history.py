@@ -2,24 +2,28 @@
 And names: one person is one, however the name is written."""
 
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from agent_parts import CHECKED, DAY, START, Scene, requests_of
+from agent_parts import CHECKED, DAY, START, Scene, confessed, requests_of
 from cli_commands import CommandLine, light_config, scripted_config
+from test_turnstile import until
 
 from ld_agent import terminal as terminals
-from ld_agent.agent import Agent
+from ld_agent.agent import MOST_GIVEN_WAY, Agent
+from ld_agent.backbones.base import Completion, Request
 from ld_agent.cli import history as history_command
 from ld_agent.datasets.exports.message import AGENT, ME, Message
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.running import history, rebuild
 from ld_agent.running.history import Imported, People, plan, store_history
 from ld_agent.running.rebuild import learn_history
+from ld_agent.steps import GaveWay
 from ld_agent.storage.exchange import export_lines, import_file
 from ld_agent.storage.sqlite.store import SQLiteStore
 from ld_agent.types import cleaned_name, name_key
@@ -294,6 +298,55 @@ def test_no_reply_waits_for_what_is_to_be_learned_from_history(scene: Scene) -> 
     assert [r.at for r in events] == sorted(r.at for r in events)
     assert len(events) == 13
     assert {record.channel for record in events} == {"import"}
+
+
+def test_learning_from_history_gives_way_to_a_reply_and_goes_on(scene: Scene) -> None:
+    in_between: list[threading.Thread] = []
+    learned_by_then: list[int] = []
+
+    def extracted(request: Request) -> str:
+        if "boat 3." in request.messages[-1].content and not in_between:
+            in_between.append(threading.Thread(target=talk.respond, args=("Good morning!", "Ann", START)))
+            in_between[0].start()
+            until(lambda: talk.relation.turnstile.wanted)
+        return confessed(request)
+
+    def replied(request: Request) -> str:
+        learned_by_then.append(12 - agent.store.to_learn(talk.key))
+        return "Morning!"
+
+    agent = scene.agent({"extractor": extracted, "generator": replied}, background=True)
+    stored(agent, [told(n, f"I own boat {n}.", START - (40 - n) * DAY) for n in range(12)])
+    talk = agent.conversation("ann")
+    assert agent._background is not None
+    talk.learn_later()
+    agent._background.wait()
+    in_between[0].join()
+    agent._background.wait()
+    assert learned_by_then == [0]
+    assert agent.store.to_learn(talk.key) == 0
+    events = [record for record in talk.records if record.view == "events"]
+    assert [r.at for r in events] == sorted(r.at for r in events)
+    assert len(events) == 12
+
+
+def test_history_is_learned_from_where_somebody_always_waits(scene: Scene) -> None:
+    agent = scene.agent(background=True)
+    stored(agent, [told(1, "I own boat 1.", START - DAY)])
+    talk = agent.conversation("ann")
+    asking = agent.resources.asking
+    asking.giving_way = lambda wanted: lambda requests: giving_way(requests)  # type: ignore[method-assign]
+    given_way: list[bool] = []
+
+    def giving_way(requests: Sequence[Request]) -> list[Completion]:
+        given_way.append(True)
+        raise GaveWay
+
+    assert agent._background is not None
+    talk.learn_later()
+    agent._background.wait()
+    assert len(given_way) == MOST_GIVEN_WAY
+    assert agent.store.to_learn(talk.key) == 0
 
 
 def test_how_long_learning_takes_is_measured_with_the_first_messages(

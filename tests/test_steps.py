@@ -8,7 +8,7 @@ import pytest
 
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.errors import BackboneError
-from ld_agent.steps import Steps, arun, metered, run, run_many
+from ld_agent.steps import GaveWay, Steps, arun, metered, run, run_many
 
 
 def request(text: str) -> Request:
@@ -72,6 +72,23 @@ def test_an_interrupt_is_raised_inside_too():
 
     assert run(work(), interrupt) == "kept"
     assert closed == [True]
+
+
+def test_work_is_ended_between_two_steps_if_somebody_waits():
+    model, ended = Echo(), list[bool]()
+
+    def work() -> Steps[None]:
+        try:
+            yield [request("a")]
+            yield ()
+            yield [request("b")]
+        except GaveWay:
+            ended.append(True)
+            raise
+
+    with pytest.raises(GaveWay):
+        run(work(), model, lambda: len(model.batches) == 1)
+    assert (model.batches, ended) == ([["a"]], [True])
 
 
 def test_metered_notes_every_completion_and_changes_nothing():

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from ld_agent.backbones.base import Completion, Request
 from ld_agent.errors import BackboneError
-from ld_agent.steps import Complete
+from ld_agent.steps import Complete, GaveWay
 
 CALLERS = 16
 """Coroutines that wait for one concurrent model; others queue for a thread."""
@@ -116,6 +116,26 @@ class Collectors:
             answers.update(zip(positions, collector.complete([requests[p] for p in positions]), strict=True))
         return self._counted(requests, answers, begun)
 
+    def giving_way(self, wanted: Callable[[], bool]) -> Complete:
+        """`complete` for work that can be done again: in the middle of an answer it raises `GaveWay` if another caller waits for
+        the same model, or ``wanted`` is true."""
+
+        def listener(model: Collector | Concurrent) -> Callable[[str], None]:
+            def heard(piece: str) -> None:
+                if model.wanted or wanted():
+                    raise GaveWay
+
+            return heard
+
+        def complete(requests: Sequence[Request]) -> list[Completion]:
+            heeded = list(requests)
+            for model, places in self._by_model(requests):
+                for place in places:
+                    heeded[place] = replace(requests[place], on_text=listener(model))
+            return self.complete(heeded)
+
+        return complete
+
     async def acomplete(self, requests: Sequence[Request]) -> list[Completion]:
         """`complete` for coroutines."""
         answers, begun = dict[int, Completion](), time.perf_counter()
@@ -154,10 +174,14 @@ class Concurrent:
 
     Args:
         complete: answers one batch, also while it answers others.
+
+    Attributes:
+        wanted: False, as nobody waits.
     """
 
     def __init__(self, complete: Complete) -> None:
         self.complete = complete
+        self.wanted = False
         self._threads = ThreadPoolExecutor(CALLERS, "ld-agent-model")
 
     async def acomplete(self, requests: Sequence[Request]) -> Sequence[Completion]:
@@ -182,6 +206,11 @@ class Collector:
         self._waiting: list[Job] = []
         self._asking = False
         self._driver: ThreadPoolExecutor | None = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a caller waits for the model."""
+        return bool(self._waiting)
 
     def complete(self, requests: Sequence[Request]) -> list[Completion]:
         """Answer requests, in order.

@@ -38,6 +38,11 @@ class Turnstile:
         self._loop_thread: int | None = None  # whose event loop the caller inside needs to go on
         self._queue: deque[tuple[Future[None], int | None]] = deque()  # with the thread whose event loop waits
 
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody waits to be let in."""
+        return bool(self._queue)
+
     @contextmanager
     def entered(self, waits: bool | None = None) -> Iterator[None]:
         """Enter from a thread.

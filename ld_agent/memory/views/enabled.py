@@ -29,7 +29,7 @@ from ld_agent.types import Recalled, Session, Utterance
 BATCH = 8
 """Maximum number of sessions digested at once by a view that asks a model."""
 FEW = 1
-"""Number of imported sessions digested before somebody who waits for a reply is let in."""
+"""Number of imported sessions digested at once."""
 FEWEST_SOURCES = 2
 """Maximum number of sources of a record that duplicates one made from a single one of them; more are a whole
 session."""
@@ -122,8 +122,15 @@ class EnabledViews:
             now, self._history[view.name] = numbers[:FEW], numbers[FEW:]
             if now:
                 sessions = [Session(n, tuple(context.store.session_utterances(context.key, n))) for n in now]
-                pieces.append(self._attempted(view, sessions))
+                pieces.append(self._next_of_history(view, sessions))
         return pieces
+
+    def _next_of_history(self, view: View, sessions: Sequence[Session]) -> Steps[list[str]]:
+        try:
+            return (yield from self._attempted(view, sessions))
+        except BaseException:  # ended before its time: these sessions are still the next
+            self._history.pop(view.name, None)
+            raise
 
     def recall(self, query: Query, *, within_budget: bool = True) -> Steps[Remembered]:
         """What all views recall, as one list; a view whose model fails recalls nothing, and that is noted."""

@@ -11,9 +11,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ld_agent.checks.kept import ABOUT, may_end, over, telling, true_traits, without_passed_on
+from ld_agent.checks.kept import ABOUT, changed, may_end, over, telling, true_traits, without_passed_on
 from ld_agent.checks.learned import StatementCheck
-from ld_agent.checks.statements import sentences_of, speaks_of_self
+from ld_agent.checks.statements import only_asks, sentences_of, speaks_of_self
 from ld_agent.errors import InputError, StoreError
 from ld_agent.languages import AUTO, detected, language
 from ld_agent.languages.reading import Reading
@@ -22,6 +22,7 @@ from ld_agent.memory.running import recalled_lines
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.enabled import EnabledViews, Remembered, attempted
 from ld_agent.memory.when import dated, held, only_date
+from ld_agent.modules.changed_traits import LONGEST_LINE, changed_traits
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.replies import is_stock_phrase
 from ld_agent.running.turnstile import Turnstile
@@ -37,6 +38,10 @@ BEFORE = 2
 """Lines before an utterance that are read with it."""
 LEARNED_AT_ONCE = 8
 """Imported lines whose traits are extracted at once."""
+MOST_CHANGED = 2
+"""Traits for which a model is asked what an utterance makes of them."""
+LONGEST_CORRECTION = 200
+"""Characters of a line that are shown beside what it ended."""
 CONCERNED = 6
 """A speaker's traits that an utterance may end: those nearest to it."""
 
@@ -122,6 +127,12 @@ class Relation:
         settings, said = self.resources.config.memory, self._store.open_utterances(self.key, None)
         most = settings.k if k is None else k
         return recalled_lines(query, said, self.agent_name, self.encoder, most, settings.least_cosine)
+
+    def corrections(self, ids: Sequence[str]) -> dict[str, str]:
+        """What people said later that ended a trait of an utterance, by that utterance's id."""
+        ended = {t.source: t.ended_by for t in self._store.personas(self.key).learned_from(ids) if t.ended_by}
+        later = self._store.utterances_by_id(self.key, list(ended.values())) if ended else {}
+        return {source: later[by].text[:LONGEST_CORRECTION] for source, by in ended.items() if by in later}
 
     @contextmanager
     def up_to_date(self) -> Iterator[None]:
@@ -261,12 +272,32 @@ class Relation:
             holds = {(u.id, text): held(text, u.local_at, reading) for u, texts in learned for text in texts}
             self.bank.merge(learned, holds, over_by)
 
+    def _changed(self, check: StatementCheck, said: Utterance) -> Steps[tuple[list[str], list[tuple[Trait, datetime]]]]:
+        """What becomes of the traits that an utterance may change, the one told right before and the nearest one: traits as they
+        are now, and those that it ends."""
+        text, reading = self._told(said), self.models.language.reading
+        if check.verbatim or not text.strip() or len(text) > LONGEST_LINE or only_asks(text, reading):
+            return [], []
+        before = {u.id for u in self._said_before(said) if u.speaker == said.speaker}
+        recent = [trait for trait in self.bank.traits(said.speaker) if trait.source in before][-1:]
+        near = self.bank.near(said.speaker, text, 1 + len(recent), ABOUT)
+        known = {t.id: t for t in (*recent, *near) if not t.pinned and t.source != said.id and t.last_at <= said.at}
+        asked = list(known.values())[:MOST_CHANGED]
+        written = (yield from changed_traits(self.models, [(t.text, text) for t in asked])) if asked else []
+        found = [(trait, new) for trait, new in zip(asked, written, strict=True) if new]
+        judged = [(*changed(check, text, trait.text, new), trait, new) for trait, new in found]
+        ended = [(trait, said.at) for _, ends, trait, _ in judged if ends]
+        return [new for keeps, _, _, new in judged if keeps], ended
+
     def _before(self, said: Utterance) -> list[tuple[str, str]]:
         """What was said right before an utterance in its session."""
+        return [(u.speaker, u.text) for u in self._said_before(said)]
+
+    def _said_before(self, said: Utterance) -> list[Utterance]:
         number = int(said.id.removeprefix("u"))
         ids = [f"u{n}" for n in range(max(number - BEFORE, 1), number)]
         before = self._store.utterances_by_id(self.key, ids)
-        return [(u.speaker, u.text) for i in ids if (u := before.get(i)) is not None and u.session == said.session]
+        return [u for i in ids if (u := before.get(i)) is not None and u.session == said.session]
 
     def _may_have_traits(self, said: Utterance) -> bool:
         """Whether an utterance may give its speaker traits: "Your son Jakob is four!" gives the agent no son."""
@@ -299,6 +330,8 @@ class Relation:
             for u, traits, before in learned:  # in turn, because a line may end what the one before told
                 yield ()  # each line's judgement takes a while, and somebody may wait by now
                 true, ended, over_by = self._judged(check, u, traits)
+                now, outdated = yield from self._changed(check, u)
+                true, ended = [*dict.fromkeys([*true, *now])], [*ended, *outdated]
                 written = self._dated(u, true, before)
                 by_text = {text: over_by[trait] for trait, text in zip(true, written, strict=True) if trait in over_by}
                 self._merge([(u, written)], ended, by_text)

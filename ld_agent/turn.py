@@ -175,8 +175,7 @@ class Turn:
         return asks
 
     def _known(self, query: Query, asks: bool) -> dict[str, tuple[str, ...]]:
-        """The traits for the prompt. A model that follows instructions keeps them, in front of the session, for `STEADY`
-        lines, so that a cache of prompts' beginnings can hold them; what these lines tell stands in them."""
+        """The traits for the prompt; in front of a session they stay for `STEADY` lines, for caches of beginnings."""
         relation, vector, since = self.relation, query.vector, self.heard.at
         if relation.resources.config.modules.generator.prompting == "direct" and not asks:
             running = self.cache.utterances
@@ -198,6 +197,7 @@ class Turn:
             instructions=self.options.instructions,
             language=relation.models.language,
             doubted=relation.bank.channels(self.traits),
+            aged=relation.bank.aged(self.traits, self.heard.at),
             passed=self.options.passed,
         )
 
@@ -208,10 +208,9 @@ class Turn:
         ids = sources_of(recalled, {u.id for u in running})
         said = in_time_order(ids, resources.store.utterances_by_id(relation.key, ids)) if ids else []
         stored = relation.views.said_vectors(recalled) if said else {}
-        all_said = [*said, *running]
-        told = compare(self.heard, relation.agent_name, all_said, encode, reading, stored, self._everyone)
+        told = compare(self.heard, relation.agent_name, [*said, *running], encode, reading, stored, self._everyone)
         former = reading.patterns["asks_former"].search(self.heard.text[-LONGEST_READ:])
-        return earlier(told, relation.check, encode) if relation.check and all_said and former else told
+        return earlier(told, relation.check, encode) if relation.check and told.said and former else told
 
     def _with_evidence(self, situation: Situation, told: Told) -> Situation:
         """The situation with quotes of recalled sessions and, if the answer is checked, passages for the reader.
@@ -223,7 +222,8 @@ class Turn:
         said = told.without([u.id for u in told.said if u.channel not in SAID])
         read = passages(said, max(config.modules.reader.passages, EVIDENCE)) if situation.asked else ()
         quotes, *read_from = as_dated([self.quotes, *read], reading, self.heard.at)
-        return replace(situation, quotes=quotes, passages=tuple(read_from), about=told.about)
+        corrections = self.relation.corrections([u.id for u in quotes])
+        return replace(situation, quotes=quotes, corrections=corrections, passages=tuple(read_from), about=told.about)
 
     def _quotes(self, told: Told, room: int) -> tuple[Utterance, ...]:
         """Utterances relevant to the one to answer, within ``room`` tokens."""

@@ -129,6 +129,38 @@ def test_a_persona_is_what_held_at_the_time_asked_about(scene: Scene) -> None:
         maya.persona("Maya", as_of="2024-05-02T00:00:00")
 
 
+def test_a_trait_is_brought_up_to_date_by_what_is_said_next(scene: Scene) -> None:
+    def extracted(request: Request) -> str:
+        asked = request.messages[-1].content
+        if not asked.startswith("Note: "):
+            return "I have two grandchildren." if "two grandchildren" in asked else "NO_TRAIT"
+        return "I have three grandchildren." if "third" in asked else "SAME"
+
+    agent = scene.agent(
+        {"extractor": extracted, "generator": "OK."}, checks=CHECKED, **{"modules.generator.prompting": "direct"}
+    )
+    maya = agent.conversation("maya")
+    for day, text in enumerate(
+        ("I have two grandchildren.", "My grandchildren eat a lot.", "Our third grandchild was born!")
+    ):
+        maya.respond(text, "Maya", START + day * DAY)
+        maya.end_session()
+    assert "I have three grandchildren." in [t.text for t in maya.persona("Maya")]
+    assert "I have two grandchildren." not in [t.text for t in maya.persona("Maya")]
+    asked = [r.messages[-1].content for r in requests_of(agent, "extractor")]
+    assert ["third" in text for text in asked if text.startswith("Note: ")] == [False, True]
+    prompt = "\n".join(m["content"] for m in maya.messages("How many grandchildren do I have?", "Maya").messages)
+    assert 'I have two grandchildren. (later: "Our third grandchild was born!")' in prompt
+
+
+def test_an_age_in_a_trait_moves_on(scene: Scene) -> None:
+    maya = scene.agent(**{"modules.generator.prompting": "direct"}).conversation("maya", at=START)
+    maya.respond("I am fifty years old.", "Maya", START)
+    prompt = maya.messages("How old am I?", "Maya", START + 400 * DAY)
+    assert "I am fifty (51 now) years old." in "\n".join(m["content"] for m in prompt.messages)
+    assert prompt.traits == {"Maya": ("I am fifty years old.",)}
+
+
 def test_three_speakers_have_a_bank_each_and_are_named_to_the_model(scene: Scene) -> None:
     agent = scene.agent()
     group = agent.conversation("group")

@@ -33,6 +33,7 @@ VARIABLES: dict[str, dict[str, Any]] = {
     "summarizer_merge": {"people": "Maya and Sam", "summaries": ["Maya said hello.", "Sam left."]},
     "extractor_direct": {"text": "I have a dog."},
     "extractor_chain_of_thought": {"text": "I have a dog."},
+    "extractor_change": {"trait": "I have a dog.", "text": "It went to my aunt."},
     "extractor_brief": {"text": "I have a dog.", "before": "Any pets?"},
     "memochat_memos": {"lines": [("Maya", "Hello!")], "people": "Maya"},
     "memochat_topics": {"text": "Hello!", "notes": ["dogs: Maya has two."]},

@@ -18,6 +18,7 @@ PLACES: Mapping[str, frozenset[str]] = {
     "told": frozenset({"date", "ago"}),
     "said_by": frozenset({"names"}),
     "said": frozenset({"speaker", "text"}),
+    "corrected": frozenset({"text", "told"}),
     "reminder": frozenset({"told", "question"}),
     "reason": frozenset({"told"}),
     "quoting": frozenset({"told"}),
@@ -39,6 +40,7 @@ class Words(BaseModel):
         told: says in a prompt for models that follow instructions when a memory was told, with ``{date}`` and ``{ago}``.
         said_by: names the speakers of a memory, with ``{names}``.
         said: renders a quoted utterance, with ``{speaker}`` and ``{text}``.
+        corrected: renders the ``{text}`` of a quoted utterance with what was ``{told}`` later that ended what it tells.
         opening: replaces the user's turn if the agent speaks first.
         speechless, not_told: replies used if the model returns none, or an invented one.
         forgotten: what the agent says when it has forgotten something, ``{told}``, on request; it keeps only that it said
@@ -67,6 +69,7 @@ class Words(BaseModel):
     told: str = "{date}, {ago}"
     said_by: str
     said: str
+    corrected: str
     opening: str
     speechless: str
     not_told: str

@@ -19,6 +19,7 @@ from ld_agent.errors import InputError
 from ld_agent.languages.numbers import numbers
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Progress, SentenceEncoder, Vectors, no_progress
+from ld_agent.memory.when import aged
 from ld_agent.storage.rows import EPOCH, microseconds
 from ld_agent.storage.store import Store
 from ld_agent.types import Trait, Utterance, as_known, least_trusted, listed
@@ -261,6 +262,12 @@ class PersonaBank:
                 if trait.channel != "chat":
                     by_trait.setdefault((speaker, trait.text), []).append(trait.channel)
         return {named: least_trusted(channels) for named, channels in by_trait.items()}
+
+    def aged(self, chosen: Mapping[str, Sequence[str]], at: datetime) -> dict[tuple[str, str], str]:
+        """Selected traits that tell an age of years ago, with what it is at a time, by speaker and text."""
+        traits = [t for speaker, texts in chosen.items() for text in texts for t in self._bank(speaker).active(text)]
+        texts = {(t.speaker, t.text): aged(t.text, t.last_at, at, self._reading) for t in traits}
+        return {named: text for named, text in texts.items() if text != named[1]}
 
     def near(self, speaker: str, text: str, most: int, least: float) -> list[Trait]:
         """The active traits of a speaker that are nearest to a text, with a cosine of at least ``least``."""

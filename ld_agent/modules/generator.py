@@ -15,7 +15,7 @@ from ld_agent.modules.base import Models
 from ld_agent.modules.situation import Prompted, Situation, native, with_passed, with_results
 from ld_agent.passed import NOTHING_PASSED, Aside
 from ld_agent.prompts import as_line, as_name
-from ld_agent.types import Recalled, ReplyOptions
+from ld_agent.types import Recalled, ReplyOptions, Utterance
 
 T = TypeVar("T")
 DECISION_TOKENS = 12
@@ -309,7 +309,11 @@ def _known(situation: Situation, with_date: bool = False) -> dict[str, Any]:
         "others_traits": [(name, traits) for name, traits in known.items() if name != situation.agent and traits],
         "memories": [(_origin(r, situation, with_date), r.record.text) for r in situation.recalled],
         "quotes": [
-            (situation.language.origin(u.at, u.channel, situation.heard.at, dated=with_date), u.speaker, u.text)
+            (
+                situation.language.origin(u.at, u.channel, situation.heard.at, dated=with_date),
+                u.speaker,
+                _with_correction(u, situation) if with_date else u.text,
+            )
             for u in situation.quotes
         ],
     }
@@ -332,9 +336,15 @@ def _origin(recalled: Recalled, situation: Situation, with_date: bool = False) -
     return language.origin(record.at, record.channel, situation.heard.at, *more, dated=with_date)
 
 
+def _with_correction(quoted: Utterance, situation: Situation) -> str:
+    """The text of a quote with what its speaker said later that ended what it tells."""
+    told = situation.corrections.get(quoted.id, "")
+    return situation.language.words.corrected.format(text=quoted.text, told=told) if told else quoted.text
+
+
 def _marked(speaker: str, trait: str, situation: Situation) -> str:
-    channel = situation.doubted.get((speaker, trait))
-    return f"{trait} ({situation.language.words.channels[channel]})" if channel else trait
+    channel, text = situation.doubted.get((speaker, trait)), situation.aged.get((speaker, trait), trait)
+    return f"{text} ({situation.language.words.channels[channel]})" if channel else text
 
 
 def _note(notes: list[str], left_out: Sequence[str], what: str) -> None:

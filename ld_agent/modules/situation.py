@@ -29,6 +29,7 @@ class Situation:
         context: M_S, the running session before it, oldest first.
         recalled: m, best first.
         quotes: verbatim utterances of earlier sessions, oldest first.
+        corrections: what their speakers said later that ended what quotes tell, by a quote's id.
         passages: what was said that may answer a question about what was told, most relevant first, each line with what led up
             to it; not in the prompt.
         traits: P_u and P_a: traits by speaker, the agent's under its own name.
@@ -40,6 +41,7 @@ class Situation:
         instructions: those of the caller, added to the agent's own and cut to a quarter of the window.
         language: of the prompt.
         doubted: the channel of each trait that was not said in the chat, by speaker and text.
+        aged: traits that tell an age of years ago, with what it is now, by speaker and text.
         asked: only the memory can answer, and the answer must be supported by what was said.
         about: the only speaker whom ``heard`` asks about by name, if any; see `asked_about`.
         passed: what the client sent besides text.
@@ -60,6 +62,8 @@ class Situation:
     instructions: str = ""
     language: Language = ENGLISH
     doubted: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    aged: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    corrections: Mapping[str, str] = field(default_factory=dict)
     asked: bool = False
     about: str = ""
     passed: Passed = NOTHING_PASSED

@@ -15,6 +15,7 @@ from ld_agent.answering import only_memory_answers
 from ld_agent.backbones.local.adapter_files import read_adapter
 from ld_agent.checks.kept import (
     asks_for_memory,
+    changed,
     deciding,
     ending,
     may_end,
@@ -108,6 +109,23 @@ def test_what_is_quoted_supports_no_answer(check: StatementCheck):
     passage = [("Nell", 'Is this right? "I am Uwe and I have four goats."')]
     question = "How many goats do I have?"
     assert true_answers(check, [(passage, "You have four goats.")], "Nell", question) == [False]
+
+
+@pytest.mark.parametrize(
+    ("old", "line", "new", "believed"),
+    [
+        ("I have three nephews.", "A fourth nephew arrived this morning!", "I have four nephews.", (True, True)),
+        ("I was born in Split.", "Sorry, I meant Zadar, not Split.", "I was born in Zadar.", (True, True)),
+        ("My name is Katarzyna.", "Everyone calls me Kasia, please do too.", "I am called Kasia.", (True, False)),
+        ("I have three nephews.", "My neighbour's fourth nephew is loud.", "I have four nephews.", (False, False)),
+        ("I live in Malmö.", "If I could I'd live in Lund.", "I live in Lund.", (False, False)),
+        ("I own a caravan.", "Should I sell the caravan?", "I no longer own a caravan.", (False, False)),
+    ],
+)
+def test_what_a_line_makes_of_a_trait_has_to_follow_from_both(
+    check: StatementCheck, old: str, line: str, new: str, believed: tuple[bool, bool]
+):
+    assert changed(check, line, old, new) == believed
 
 
 def test_a_line_about_something_else_ends_nothing(check: StatementCheck):

@@ -5,7 +5,7 @@ Knows nothing of prompts for replies, of SQL, or of how a model is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -128,9 +128,9 @@ class Relation:
         most = settings.k if k is None else k
         return recalled_lines(query, said, self.agent_name, self.encoder, most, settings.least_cosine)
 
-    def corrections(self, ids: Sequence[str]) -> dict[str, str]:
+    def corrections(self, ids: Collection[str]) -> dict[str, str]:
         """What people said later that ended a trait of an utterance, by that utterance's id."""
-        ended = {t.source: t.ended_by for t in self._store.personas(self.key).learned_from(ids) if t.ended_by}
+        ended = {t.source: t.ended_by for t in self.bank.traits(history=True) if t.ended_by and t.source in ids}
         later = self._store.utterances_by_id(self.key, list(ended.values())) if ended else {}
         return {source: later[by].text[:LONGEST_CORRECTION] for source, by in ended.items() if by in later}
 
@@ -276,7 +276,8 @@ class Relation:
         """What becomes of the traits that an utterance may change, the one told right before and the nearest one: traits as they
         are now, and those that it ends."""
         text, reading = self._told(said), self.models.language.reading
-        if check.verbatim or not text.strip() or len(text) > LONGEST_LINE or only_asks(text, reading):
+        tells = text.strip() and not only_asks(text, reading) and self._may_have_traits(said)
+        if check.verbatim or not tells or len(text) > LONGEST_LINE:
             return [], []
         before = {u.id for u in self._said_before(said) if u.speaker == said.speaker}
         recent = [trait for trait in self.bank.traits(said.speaker) if trait.source in before][-1:]

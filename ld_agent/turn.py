@@ -222,7 +222,7 @@ class Turn:
         said = told.without([u.id for u in told.said if u.channel not in SAID])
         read = passages(said, max(config.modules.reader.passages, EVIDENCE)) if situation.asked else ()
         quotes, *read_from = as_dated([self.quotes, *read], reading, self.heard.at)
-        corrections = self.relation.corrections([u.id for u in quotes])
+        corrections = self.relation.corrections({u.id for u in quotes})
         return replace(situation, quotes=quotes, corrections=corrections, passages=tuple(read_from), about=told.about)
 
     def _quotes(self, told: Told, room: int) -> tuple[Utterance, ...]:

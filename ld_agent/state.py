@@ -275,9 +275,8 @@ class Relation:
     def _changed(self, check: StatementCheck, said: Utterance) -> Steps[tuple[list[str], list[tuple[Trait, datetime]]]]:
         """What becomes of the traits that an utterance may change, the one told right before and the nearest one: traits as they
         are now, and those that it ends."""
-        text, reading = self._told(said), self.models.language.reading
-        tells = text.strip() and not only_asks(text, reading) and self._may_have_traits(said)
-        if check.verbatim or not tells or len(text) > LONGEST_LINE:
+        text = "" if check.verbatim or not self._may_have_traits(said) else self._told(said)
+        if not text.strip() or len(text) > LONGEST_LINE or only_asks(text, self.models.language.reading):
             return [], []
         before = {u.id for u in self._said_before(said) if u.speaker == said.speaker}
         recent = [trait for trait in self.bank.traits(said.speaker) if trait.source in before][-1:]

@@ -14,13 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.config.named import is_dotted
-from ld_agent.config.sections import EncoderSection
+from ld_agent.config.sections import MINILM, EncoderSection
 from ld_agent.errors import ModelError
 from ld_agent.memory.packaged_encoders import PACKAGED, mostly_in, packaged
 
 Vectors = NDArray[np.float32]
 Progress = Callable[[str, int, int], None]
 """Called with (what, done, total) while many texts are encoded, until done equals total."""
+POOLING = {MINILM: "mean"}
+"""How to pool sentence-transformers' models whose vectors are the same without it: importing it takes a second and a half."""
 CUT = 1_000  # characters of a window where tokens are not known
 UNKNOWN = 0.3
 LOOKED_AT = 400  # characters whose tokens are counted
@@ -72,7 +74,7 @@ class SentenceEncoder:
             else:
                 source = resolve_model(model, sha256)
                 with quiet_transformers():
-                    self._model = _loaded(source, pooling, device)
+                    self._model = _loaded(source, pooling or POOLING.get(model), device)
         except (OSError, ValueError, RuntimeError, KeyError) as exc:
             reason = (str(exc).strip().splitlines() or [type(exc).__name__])[0]
             raise ModelError(f"encoder {model!r} (encoder.model) cannot be loaded: {reason}") from exc

@@ -4,6 +4,7 @@ transformers, and DPR's two encoders. Knows texts and vectors only.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ class PooledTransformer:
         self.tokenizer: Any = transformers.AutoTokenizer.from_pretrained(source)
         self._pooling, self._device = pooling, device
         limits = (self.tokenizer.model_max_length, getattr(config, "max_position_embeddings", LONGEST))
-        self.max_seq_length = min(LONGEST, *limits)
+        self.max_seq_length = min(LONGEST, *limits, *_limit_of_its_training(source))
         self._dimension = int(getattr(config, "projection_dim", 0) or config.hidden_size)
 
     def get_embedding_dimension(self) -> int:
@@ -49,19 +50,21 @@ class PooledTransformer:
         """Return (n, dimension) unit vectors."""
         import torch
 
-        batches = []
-        for start in range(0, len(texts), batch_size):
+        order = sorted(range(len(texts)), key=lambda n: len(texts[n]))  # so that little is padded
+        vectors = np.zeros((len(texts), self._dimension), np.float32)
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
             given = self.tokenizer(
-                texts[start : start + batch_size],
+                [texts[n] for n in rows],
                 padding=True,
                 truncation=True,
                 max_length=self.max_seq_length,
                 return_tensors="pt",
             ).to(self._device)
             with torch.inference_mode():
-                batches.append(self._pooled(self._model(**given), given["attention_mask"]).float().cpu())
-        vectors = torch.nn.functional.normalize(torch.cat(batches), dim=-1)
-        return np.asarray(vectors.numpy(), np.float32)
+                pooled = self._pooled(self._model(**given), given["attention_mask"]).float()
+                vectors[rows] = torch.nn.functional.normalize(pooled, dim=-1).cpu().numpy()
+        return vectors
 
     def _pooled(self, out: Any, mask: Any) -> Any:
         if self._pooling == "pooler":
@@ -70,3 +73,10 @@ class PooledTransformer:
             return out.last_hidden_state[:, 0]
         weights = mask.unsqueeze(-1).to(out.last_hidden_state.dtype)
         return (out.last_hidden_state * weights).sum(1) / weights.sum(1).clamp(min=1)
+
+
+def _limit_of_its_training(source: Path | str) -> list[int]:
+    """The number of tokens with which sentence-transformers reads the model, where its folder says so."""
+    file = Path(source) / "sentence_bert_config.json"
+    limit = json.loads(file.read_text("utf-8")).get("max_seq_length") if file.is_file() else None
+    return [] if limit is None else [int(limit)]

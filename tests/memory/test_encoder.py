@@ -6,9 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from ld_agent.backbones.weights import resolve_model
 from ld_agent.config import Config
 from ld_agent.errors import ModelError
 from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.pooled import PooledTransformer
 
 MODEL = Config().encoder.model
 
@@ -39,6 +41,17 @@ def test_vectors_have_unit_length_and_one_row_a_text(encoder: SentenceEncoder):
     assert (vectors.shape, vectors.dtype, encoder.dimension) == ((6, 384), np.float32, 384)
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(6), abs=1e-5)
     assert (vectors[0] == vectors[5]).all()
+
+
+def test_the_default_gives_the_vectors_of_sentence_transformers_without_importing_it(encoder: SentenceEncoder):
+    from sentence_transformers import SentenceTransformer
+
+    theirs = SentenceTransformer(str(resolve_model(MODEL)), device="cpu")
+    texts = ["I keep bees.", "Hm.", "The train to Rome was late again. " * 9, "", "狗 donaudampfschifffahrt 🐕"] * 12
+    assert isinstance(encoder._model, PooledTransformer)
+    assert encoder._model.max_seq_length == theirs.max_seq_length
+    expected = theirs.encode([*texts, "word " * 400], normalize_embeddings=True)
+    assert np.allclose(encoder._model.encode([*texts, "word " * 400]), expected, atol=1e-6)
 
 
 def test_no_texts_give_no_rows(encoder: SentenceEncoder):

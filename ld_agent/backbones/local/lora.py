@@ -28,7 +28,7 @@ ACCEPTED: Mapping[str, tuple[object, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """One adapter's part in one linear module, float32: ``down`` (r, in) and ``up`` (out, r) with the scale in it."""
+    """One adapter's part in one linear module, float32: ``down`` (in, r) and ``up`` (r, out) with the scale in it."""
 
     down: Tensor
     up: Tensor
@@ -106,7 +106,8 @@ class LoraAdapters:
         adapter.check_base(self._base_name, self._linear)
         for path, (down, up) in adapter.factors.items():
             scaled = up.float() * adapter.scale(path)
-            self._adapted(path).factors[name] = Factors(down.float().to(self._device), scaled.to(self._device))
+            transposed = (factor.T.contiguous().to(self._device) for factor in (down.float(), scaled))
+            self._adapted(path).factors[name] = Factors(*transposed)
         self._names.add(name)
         self._selected = ()
 
@@ -133,12 +134,14 @@ def _stacked(factors: dict[str, Factors], rows: tuple[str | None, ...]) -> tuple
     used = [factors[row] for row in rows if row in factors]
     if not used:
         return None, None
-    rank = max(len(one.down) for one in used)
-    down = used[0].down.new_zeros(len(rows), used[0].down.shape[1], rank)
-    up = used[0].up.new_zeros(len(rows), rank, used[0].up.shape[0])
+    if len(rows) == 1:  # nothing to copy: adapters change with every request
+        return used[0].down[None], used[0].up[None]
+    rank = max(len(one.up) for one in used)
+    down = used[0].down.new_zeros(len(rows), len(used[0].down), rank)
+    up = used[0].up.new_zeros(len(rows), rank, used[0].up.shape[1])
     for number, row in enumerate(rows):
         if row is not None and row in factors:
             one = factors[row]
-            down[number, :, : len(one.down)] = one.down.T
-            up[number, : len(one.down)] = one.up.T
+            down[number, :, : len(one.up)] = one.down
+            up[number, : len(one.up)] = one.up
     return down, up

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ld_agent.checks.kept import ABOUT, changed, may_end, over, telling, true_traits, without_passed_on
+from ld_agent.checks.kept import ABOUT, CHANGES, ENDS, changed, may_last, over, telling, true_traits, without_passed_on
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.statements import only_asks, sentences_of, speaks_of_self
 from ld_agent.errors import InputError, StoreError
@@ -22,7 +22,7 @@ from ld_agent.memory.running import recalled_lines
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.enabled import EnabledViews, Remembered, attempted
 from ld_agent.memory.when import dated, held, only_date
-from ld_agent.modules.changed_traits import LONGEST_LINE, changed_traits
+from ld_agent.modules.changed_trait import LONGEST_LINE, changed_trait
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.replies import is_stock_phrase
 from ld_agent.running.turnstile import Turnstile
@@ -38,8 +38,6 @@ BEFORE = 2
 """Lines before an utterance that are read with it."""
 LEARNED_AT_ONCE = 8
 """Imported lines whose traits are extracted at once."""
-MOST_CHANGED = 2
-"""Traits for which a model is asked what an utterance makes of them."""
 LONGEST_CORRECTION = 200
 """Characters of a line that are shown beside what it ended."""
 CONCERNED = 6
@@ -235,7 +233,7 @@ class Relation:
         lines = [*self._before(said), (said.speaker, text)]
         near = self.bank.near(said.speaker, text, CONCERNED, ABOUT)
         known = [t for t in near if not t.pinned and t.source != said.id and t.last_at <= said.at]
-        ends = bool(known) and may_end(check, text)
+        ends = bool(known) and may_last(check, text, ENDS)
         told = telling(lines[-1:], said.speaker) if ends else []  # a question ends nothing
         claims = [(told, f"{said.speaker}: {trait.text}") for trait in known] if told else []
         ended = [known[n] for n in over(check, claims)]
@@ -273,21 +271,20 @@ class Relation:
             self.bank.merge(learned, holds, over_by)
 
     def _changed(self, check: StatementCheck, said: Utterance) -> Steps[tuple[list[str], list[tuple[Trait, datetime]]]]:
-        """What becomes of the traits that an utterance may change, the one told right before and the nearest one: traits as they
-        are now, and those that it ends."""
+        """What becomes of the trait that an utterance may change, the nearest one or else the one told right before: the trait as
+        it is now if there is one, and whether it ends the old one."""
         text = "" if check.verbatim or not self._may_have_traits(said) else self._told(said)
         if not text.strip() or len(text) > LONGEST_LINE or only_asks(text, self.models.language.reading):
             return [], []
         before = {u.id for u in self._said_before(said) if u.speaker == said.speaker}
-        recent = [trait for trait in self.bank.traits(said.speaker) if trait.source in before][-1:]
-        near = self.bank.near(said.speaker, text, 1 + len(recent), ABOUT)
-        known = {t.id: t for t in (*recent, *near) if not t.pinned and t.source != said.id and t.last_at <= said.at}
-        asked = list(known.values())[:MOST_CHANGED]
-        written = (yield from changed_traits(self.models, [(t.text, text) for t in asked])) if asked else []
-        found = [(trait, new) for trait, new in zip(asked, written, strict=True) if new]
-        judged = [(*changed(check, text, trait.text, new), trait, new) for trait, new in found]
-        ended = [(trait, said.at) for _, ends, trait, _ in judged if ends]
-        return [new for keeps, _, _, new in judged if keeps], ended
+        recent = [trait for trait in self.bank.traits(said.speaker) if trait.source in before]
+        known = (*self.bank.near(said.speaker, text, CONCERNED, ABOUT), *reversed(recent))
+        old = next((t for t in known if not t.pinned and t.source != said.id and t.last_at <= said.at), None)
+        if old is None or not may_last(check, text, CHANGES):
+            return [], []
+        new = yield from changed_trait(self.models, old.text, text)
+        keeps, ends = changed(check, text, old.text, new) if new else (False, False)
+        return [new] * keeps, [(old, said.at)] * ends
 
     def _before(self, said: Utterance) -> list[tuple[str, str]]:
         """What was said right before an utterance in its session."""

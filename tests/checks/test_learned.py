@@ -14,11 +14,12 @@ from safetensors.numpy import load_file, save_file
 from ld_agent.answering import only_memory_answers
 from ld_agent.backbones.local.adapter_files import read_adapter
 from ld_agent.checks.kept import (
+    ENDS,
     asks_for_memory,
     changed,
     deciding,
     ending,
-    may_end,
+    may_last,
     over,
     own_words,
     true_answers,
@@ -140,7 +141,7 @@ def test_a_line_about_something_else_ends_nothing(check: StatementCheck):
 def test_a_farewell_ends_nothing(check: StatementCheck):
     """Read beside "I work nights at the hospital.", it seems to end it, with 0.84."""
     lines = ("Bye, talk tomorrow!", "I gave up smoking last week.", "We moved to Ghent in May.")
-    assert [may_end(check, line) for line in lines] == [False, True, True]
+    assert [may_last(check, line, ENDS) for line in lines] == [False, True, True]
 
 
 def test_a_summary_that_was_not_said_becomes_their_own_words(check: StatementCheck):

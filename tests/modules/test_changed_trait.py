@@ -1,11 +1,13 @@
 """What a model makes of a trait and what its speaker says next: the trait as it is now, or nothing."""
 
+import re
+
 import pytest
 
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
 from ld_agent.modules.base import Models
-from ld_agent.modules.changed_traits import changed_traits
+from ld_agent.modules.changed_trait import changed_trait
 from ld_agent.steps import run
 
 HENS = "I have three hens."
@@ -26,13 +28,11 @@ HENS = "I have three hens."
 )
 def test_an_answer_is_a_trait_that_was_said_or_none(answer: str, now: str) -> None:
     models = Models(Config(), ScriptedBackbone({"extractor": answer or " "}))
-    assert run(changed_traits(models, [(HENS, "The fox got a hen.")]), models.complete) == [now]
+    assert run(changed_trait(models, HENS, "The fox got a hen."), models.complete) == now
 
 
-def test_each_trait_is_asked_for_with_its_line_alone() -> None:
+def test_it_is_asked_for_with_its_line_alone() -> None:
     model = ScriptedBackbone({"extractor": lambda request: "SAME"})
-    models = Models(Config(), model)
-    run(changed_traits(models, [(HENS, "The fox got a hen."), ("I row.", "I sold the boat.")]), models.complete)
-    asked = [request.messages[-1].content for request in model.requests]
-    assert ["hens" in text and "fox" in text for text in asked] == [True, False]
-    assert ["row" in text and "boat" in text for text in asked] == [False, True]
+    run(changed_trait(Models(Config(), model), HENS, "The fox got a hen."), model.generate)
+    [request] = model.requests
+    assert {"hens", "fox"} <= set(re.findall(r"\w+", request.messages[-1].content))

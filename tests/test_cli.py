@@ -35,7 +35,7 @@ REFUSED = [
     (["run", SAMPLE, "--batch", "0"], ["--batch"], 2),
     (["run", SAMPLE, "--format", "csv"], ["--format", "csv", "jsonl", "msc"], 2),
     (["memory", "forgt"], ["'forgt'"], 2),
-    (["memory", "list"], ["--store", "see ld-agent memory list --help"], 2),
+    (["memory", "list"], ["no memory file ld_agent.db", "--store"], 1),
     (["chat", "-c", "nowhere.yaml"], ["nowhere.yaml"], 2),
     (["chat", "-c", "defualt"], ["defualt", "default", "qwen3-0.6b"], 2),
     (["chat", "memory.kk=5"], ["memory.kk", "gamma"], 2),

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from ld_agent.config import Config, greedy_config, load_config
+from ld_agent.config.sections import StoreSection
 from ld_agent.datasets.exports import FORMATS
 
 Overrides = Annotated[
@@ -21,7 +22,15 @@ Configs = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", help="A config file, or the name of a shipped one; may be repeated."),
 ]
-Store = Annotated[str, typer.Option("--store", help="The memory store: a file or a postgresql:// address.")]
+Store = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        help="The memory store: a file or a postgresql:// address.",
+        default_factory=lambda: StoreSection().path,
+        show_default=StoreSection().path,
+    ),
+]
 MaybeStore = Annotated[
     str | None,
     typer.Option(

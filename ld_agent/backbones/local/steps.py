@@ -25,13 +25,20 @@ BatchSteps = Callable[[Sequence[list[int]]], Steps]
 
 PREFIXES = 8
 """Constant beginnings that are kept."""
+RECENT = 2**26
+"""Bytes of the last prompts that are kept: some six of the embedded default, three of a model of 1.5B."""
+ALIGNED = 128
+"""Tokens in steps of which the beginning of a kept prompt is used. A prompt is read in these steps, so that an answer has the
+same bits whether or not its beginning was known."""
 
 
 class PrefixCache:
-    """Keys and values of the last few constant prompt beginnings, per adapter; the least recently used goes first."""
+    """Keys and values of the last few constant prompt beginnings and of the last prompts, per adapter; the least recently
+    used go first."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[PrefixKey, LayerStates] = OrderedDict()
+        self._recent: OrderedDict[PrefixKey, LayerStates] = OrderedDict()
 
     def get(self, key: PrefixKey, compute: Callable[[], LayerStates]) -> LayerStates:
         """Return per layer the keys and values (1, heads, tokens, width), computing them at the first call."""
@@ -42,8 +49,35 @@ class PrefixCache:
         self._entries.move_to_end(key)
         return self._entries[key]
 
+    def beginning(self, adapter: str | None, ids: Sequence[int]) -> LayerStates:
+        """Per layer the keys and values (1, heads, tokens, width) of the longest beginning shared with a recent prompt."""
+        best, length = None, 0
+        for key in self._recent:
+            if key[0] == adapter:
+                shared = next((n for n, (a, b) in enumerate(zip(ids, key[1], strict=False)) if a != b), None)
+                shared = min(len(ids), len(key[1])) if shared is None else shared
+                if (shared := shared - shared % ALIGNED) > length:
+                    best, length = key, shared
+        if best is None:
+            return []
+        self._recent.move_to_end(best)
+        return [(keys[:, :, :length], values[:, :, :length]) for keys, values in self._recent[best]]
+
+    def add_recent(self, adapter: str | None, ids: Sequence[int], states: LayerStates) -> None:
+        """Keep a copy of a prompt's keys and values (1, heads, tokens, width), or of as much of its beginning as may be kept."""
+        kept = min(len(ids), RECENT * len(ids) // _bytes(states))
+        copied = [(keys[:, :, :kept].clone(), values[:, :, :kept].clone()) for keys, values in states]
+        self._recent[(adapter, tuple(ids[:kept]))] = copied
+        while sum(map(_bytes, self._recent.values())) > RECENT:
+            self._recent.popitem(last=False)
+
     def clear(self) -> None:
         self._entries.clear()
+        self._recent.clear()
+
+
+def _bytes(states: LayerStates) -> int:
+    return sum(keys.nbytes + values.nbytes for keys, values in states)
 
 
 class CausalSteps:

@@ -19,14 +19,14 @@ from ld_agent.backbones.local.decoding import Row
 from ld_agent.backbones.local.fast_cpu.four_bit import FourBitMatrix, FourBitWeights
 from ld_agent.backbones.local.four_bit_groups import is_plain_llama
 from ld_agent.backbones.local.lora import AdaptedLinear
-from ld_agent.backbones.local.steps import CausalSteps, LayerStates, PrefixCache, Select
+from ld_agent.backbones.local.steps import ALIGNED, CausalSteps, LayerStates, PrefixCache, Select
 
 SMALL = 500_000_000
 """Parameters below which a step is computed by one thread: there is too little work to share, and threads that synchronise
 about three hundred times per token are held up by other processes. On two busy cores: 8 tokens a second with two
 threads, 64 with one; on two idle cores: 107 and 91. It also makes an answer independent of the number of threads, because
 attention over several rows rounds differently with each; reading a prompt does not."""
-QUERIES = 128
+QUERIES = ALIGNED
 """Tokens of a prompt that attend at a time: few enough that hardly any product is computed only to be masked. It takes
 two thirds of the time of torch's fused operator."""
 PACK = 1024
@@ -153,8 +153,9 @@ class LlamaSteps(CausalSteps):
         self._length = max(lengths)
         self._states = self._room(len(rows), self._length + max(row.limit for row in rows))
         prompts = []
+        alone = len(rows) == 1 and not rows[0].prefix  # only then it is read in steps of `ALIGNED` tokens
         for number, row in enumerate(rows):
-            prefix = self._prefix(row) or []
+            prefix = (self._prefixes.beginning(row.adapter, row.prompt[:-1]) if alone else self._prefix(row)) or []
             first = self._length - lengths[number]
             before = prefix[0][0].shape[-2] if prefix else 0
             for layer, known in enumerate(prefix):
@@ -167,6 +168,9 @@ class LlamaSteps(CausalSteps):
             self._select([self._adapters[pack[0].row]])
             last[[prompt.row for prompt in pack]] = self._read(pack, self._states)
         self._select(self._adapters)
+        if alone:
+            read = [(keys[:, :, : self._length], values[:, :, : self._length]) for keys, values in self._states]
+            self._prefixes.add_recent(rows[0].adapter, rows[0].prompt, read)
         self._next = torch.tensor(lengths)[:, None]
         self._visible: Tensor | None = None
         if min(lengths) < self._length:

@@ -10,7 +10,7 @@ import threading
 import warnings
 from collections.abc import Sequence
 from pickle import UnpicklingError
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,13 +58,17 @@ class StatementCheck:
 
     Args:
         adapter: folder of the LoRA, given by a reference like a model's.
-        verbatim: what is stored must have the words of its lines; see `ChecksSection`.
+        verbatim: see `ChecksSection`.
+
+    Attributes:
+        verbatim: traits must have the words of their lines.
+        quotes: events do.
 
     Raises:
         ModelError: it cannot be loaded.
     """
 
-    def __init__(self, adapter: str, *, verbatim: bool = False) -> None:
+    def __init__(self, adapter: str, *, verbatim: Literal[False, "events", True] = False) -> None:
         from peft import PeftModel
 
         from ld_agent.backbones.weights import resolve_model
@@ -79,7 +83,7 @@ class StatementCheck:
         except (OSError, ValueError, RuntimeError, KeyError, UserWarning, UnpicklingError) as exc:
             why = " ".join(str(exc).split())[:200]
             raise ModelError(f"checks.adapter {adapter!r} cannot be loaded: {why}; give the folder of another") from exc
-        self.verbatim = verbatim
+        self.verbatim, self.quotes = verbatim is True, bool(verbatim)
         self._one_at_a_time = threading.Lock()
 
     def probabilities(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:

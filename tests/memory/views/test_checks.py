@@ -2,8 +2,13 @@
 
 import pytest
 
+from ld_agent.agent import Agent
+from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.checks.learned import StatementCheck
+from ld_agent.config import load_config
 from ld_agent.languages import ENGLISH, language
+from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views.checks import Checked, checked, checked_facts, supported_note, supported_situation
 
 READING = ENGLISH.reading
@@ -107,3 +112,15 @@ def test_without_a_check_a_note_has_no_number_of_its_own_and_not_only_what_was_a
     )
     assert supported_note("Maya moved to Rome in 1987 with her dog Biscuit.", moved, names, READING) == ""
     assert supported_note("Maya has a big boat.", asked, names, READING) == ""
+
+
+def test_events_may_quote_while_traits_are_in_the_models_words(encoder: SentenceEncoder, topics: TopicExtractor):
+    config = load_config("instructed", ["store.path=':memory:'"])
+    backbone = ScriptedBackbone({"extractor": "I live in Ghent.", "summarizer": "Maya sold her house."})
+    with Agent(config, backbone=backbone, encoder=encoder, topics=topics) as agent:
+        talk = agent.conversation("maya")
+        talk.observe("I live in Ghent, near the harbour.", "Maya")
+        talk.end_session()
+        assert "summarizer" not in {request.module for request in backbone.requests}
+        assert "Maya: I live in Ghent, near the harbour." in talk.records[0].text
+        assert [trait.text for trait in talk.persona("Maya")] == ["I live in Ghent."]

@@ -176,7 +176,6 @@ def test_another_encoder_is_refused_until_the_store_is_reindexed(
 @pytest.mark.parametrize(
     ("arguments", "parts", "code"),
     [
-        (["list"], ["--store"], 2),
         (["list", "--conversation", "nobody"], ["nobody", "it has", "a"], 1),
         (["search", "bees", "--conversation", "nobody"], ["nobody", "it has", "a"], 1),
         (["search", "bees", "--at", "yesterday"], ["yesterday", "ISO 8601"], 1),
@@ -196,8 +195,7 @@ def test_another_encoder_is_refused_until_the_store_is_reindexed(
 def test_what_cannot_be_done_is_said_in_one_line(
     command_line: CommandLine, store: Path, arguments: list[str], parts: list[str], code: int
 ):
-    given = arguments if arguments == ["list"] else [*arguments, "--store", store]
-    ran = command_line("memory", *given)
+    ran = command_line("memory", *arguments, "--store", store)
     assert (ran.code, ran.out) == (code, "")
     assert len(ran.err.splitlines()) == 1
     assert all(part in ran.err for part in parts), ran.err

@@ -232,6 +232,20 @@ def test_talking_with_the_memory_beside(page: Any):
     assert page.evaluate("document.activeElement.textContent") == "Pin"
 
 
+def test_the_memory_of_an_earlier_reply_does_not_come_late(page: Any):
+    page.goto("/talk?person=ann")
+    page.keyboard.type("What about my bee hives?")
+    page.keyboard.press("Enter")
+    page.locator("#beside").get_by_text("Because you said").first.wait_for()
+    held: list[Any] = []
+    page.route("**/beside/**", lambda route: route.continue_() if held else held.append(route))
+    page.goto("/talk?person=ann")  # asks for the memory of the last reply
+    with page.expect_event("requestfailed", lambda request: request == held[0].request):
+        page.keyboard.type("Do I keep bees?")
+        page.keyboard.press("Enter")
+    page.locator("#beside").get_by_text("Because you said").first.wait_for()
+
+
 def test_somebody_new_is_known_after_the_first_reply(page: Any):
     page.goto("/talk?person=neo")
     assert page.get_by_role("link", name="Traits").count() == 0

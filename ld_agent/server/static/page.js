@@ -118,9 +118,9 @@ function failed(reply, meta, text, error) {
   meta.replaceChildren(`No reply: ${why}. `, again);
 }
 
-/** Show the memory behind a reply beside the talk. */
+/** Show the memory behind a reply beside the talk; of an earlier one that has not come yet, it never does. */
 function beside(reply) {
-  htmx.ajax("GET", form.dataset.beside + reply, { target: "#beside", swap: "innerHTML" });
+  htmx.ajax("GET", form.dataset.beside + reply, { source: "#beside", target: "#beside", swap: "innerHTML" });
 }
 
 if (form) {

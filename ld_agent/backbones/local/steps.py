@@ -67,7 +67,8 @@ class PrefixCache:
         """Keep a copy of a prompt's keys and values (1, heads, tokens, width), or of as much of its beginning as may be kept."""
         kept = min(len(ids), RECENT * len(ids) // _bytes(states))
         copied = [(keys[:, :, :kept].clone(), values[:, :, :kept].clone()) for keys, values in states]
-        self._recent[(adapter, tuple(ids[:kept]))] = copied
+        self._recent.pop(key := (adapter, tuple(ids[:kept])), None)
+        self._recent[key] = copied
         while sum(map(_bytes, self._recent.values())) > RECENT:
             self._recent.popitem(last=False)
 

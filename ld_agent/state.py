@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ld_agent.checks.kept import ABOUT, CHANGES, ENDS, changed, may_last, over, telling, true_traits, without_passed_on
 from ld_agent.checks.learned import StatementCheck
-from ld_agent.checks.statements import only_asks, sentences_of, speaks_of_self
+from ld_agent.checks.statements import sentences_of, speaks_of_self
 from ld_agent.errors import InputError, StoreError
 from ld_agent.languages import AUTO, detected, language
 from ld_agent.languages.reading import Reading
@@ -273,8 +273,9 @@ class Relation:
     def _changed(self, check: StatementCheck, said: Utterance) -> Steps[tuple[list[str], list[tuple[Trait, datetime]]]]:
         """What becomes of the trait that an utterance may change, the nearest one or else the one told right before: the trait as
         it is now if there is one, and whether it ends the old one."""
-        text = "" if check.verbatim or not self._may_have_traits(said) else self._told(said)
-        if not text.strip() or len(text) > LONGEST_LINE or only_asks(text, self.models.language.reading):
+        asked = not check.verbatim and self._may_have_traits(said)
+        text = " ".join(told for _, told in telling([(said.speaker, self._told(said))], said.speaker)) if asked else ""
+        if not text.strip() or len(text) > LONGEST_LINE:
             return [], []
         before = {u.id for u in self._said_before(said) if u.speaker == said.speaker}
         recent = [trait for trait in self.bank.traits(said.speaker) if trait.source in before]

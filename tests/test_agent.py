@@ -141,7 +141,7 @@ def test_a_trait_is_brought_up_to_date_by_what_is_said_next(scene: Scene) -> Non
     )
     maya = agent.conversation("maya")
     for day, text in enumerate(
-        ("I have two grandchildren.", "My grandchildren eat a lot.", "Our third grandchild was born!")
+        ("I have two grandchildren.", "My grandchildren eat a lot.", "Our third grandchild was born! Coming?")
     ):
         maya.respond(text, "Maya", START + day * DAY)
         maya.end_session()
@@ -149,8 +149,9 @@ def test_a_trait_is_brought_up_to_date_by_what_is_said_next(scene: Scene) -> Non
     assert "I have two grandchildren." not in [t.text for t in maya.persona("Maya")]
     asked = [r.messages[-1].content for r in requests_of(agent, "extractor")]
     assert ["third" in text for text in asked if text.startswith("Note: ")] == [False, True]
+    assert "Coming?" not in asked[-1]  # a question changes nothing
     prompt = "\n".join(m["content"] for m in maya.messages("How many grandchildren do I have?", "Maya").messages)
-    assert 'I have two grandchildren. (later: "Our third grandchild was born!")' in prompt
+    assert 'I have two grandchildren. (later: "Our third grandchild was born! Coming?")' in prompt
 
 
 def test_an_age_in_a_trait_moves_on(scene: Scene) -> None:

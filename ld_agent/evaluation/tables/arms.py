@@ -151,7 +151,8 @@ def based_on(config: str, views: Sequence[str], paper: str = "") -> tuple[str, S
     if arm and base != arm:
         unused = (*FOR_SMALL_MODELS, *(f"memory.{view}.checked" for view in CHECKED if view not in views))
         published = settings_of("paper" if arm == LD_AGENT else arm)
-        settings |= {key: value for key, value in published.items() if key not in unused} | {"checks.adapter": None}
+        settings |= {key: value for key, value in published.items() if key not in unused}
+        settings |= {"checks.adapter": None, "checks.verbatim": False}
     if views:
         settings["memory.views"] = list(views)
     if paper.startswith("Rsum") and values_of(base)["modules.generator.adapter"] is None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ld_agent.agent import Agent
+from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import load_config
 from ld_agent.evaluation.tasks.question_data import load_questions
@@ -73,3 +74,13 @@ def test_a_peer_stores_at_the_end_of_a_session_and_recalls_in_copies(peers: Any,
         reply = agent.conversation("ann?0").respond("What do I keep?", "Ann Lee", at="2024-06-01T10:00:00+02:00")
         assert [(one.record.text, one.score) for one in reply.recalled] == [("Ann-20240501080000 keeps bees.", 0.5)]
         assert "keeps bees." in "".join(message["content"] for message in reply.prompt)
+
+
+def test_no_peer_pays_for_traits_that_are_not_shown(peers: Any):
+    model = ScriptedBackbone({"memory": "Noted."})
+    requests = [Request((Message("user", "Hi."),), module, 9) for module in ("extractor", "memory", "extractor")]
+    counted = peers.Counted(model, extracts=False)
+    assert [answer.text for answer in counted.generate(requests)] == ["NO_TRAIT", "Noted.", "NO_TRAIT"]
+    assert [request.module for request in model.requests] == ["memory"]
+    assert counted.generate(requests[:1])[0].text == "NO_TRAIT"
+    assert counted.written == model.generate(requests[1:2])[0].completion_tokens

@@ -44,6 +44,7 @@ ARMS: Mapping[str, Sequence[str]] = {
     "Mem0": (*PLAIN, "memory.views=[ld_agent_peers:Mem0View]"),
     "LangMem": (*PLAIN, "memory.views=[ld_agent_peers:LangMemView]"),
 }
+NO_TRAITS = Completion("NO_TRAIT", 0, 0)
 ANSWER = 1000
 """Most tokens of a peer's call."""
 CALLED = re.compile(r"<tool_call>\s*(\{.*?\})\s*(?:</tool_call>|$)", re.DOTALL)
@@ -244,24 +245,26 @@ def embeddings(encoder: Any) -> Any:
 
 
 class Counted:
-    """A backbone that counts its calls, tokens and seconds."""
+    """A backbone that counts its calls and tokens.
 
-    def __init__(self, backbone: Backbone) -> None:
-        self._backbone = backbone
-        self.calls = self.read = self.written = 0
-        self.seconds = 0.0
+    Args:
+        extracts: false: it finds no traits, and nobody pays for looking; they would not be shown.
+    """
+
+    def __init__(self, backbone: Backbone, extracts: bool) -> None:
+        self._backbone, self._extracts = backbone, extracts
+        self.read = self.written = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backbone, name)
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        begun = time.perf_counter()
-        answers = self._backbone.generate(requests)
-        self.seconds += time.perf_counter() - begun
-        self.calls += len(answers)
+        asked = [request for request in requests if self._extracts or request.module != "extractor"]
+        answers = self._backbone.generate(asked) if asked else []
         self.read += sum(answer.prompt_tokens for answer in answers)
         self.written += sum(answer.completion_tokens for answer in answers)
-        return answers
+        by_request = {id(request): answer for request, answer in zip(asked, answers, strict=True)}
+        return [by_request.get(id(request), NO_TRAITS) for request in requests]
 
 
 def first_sessions(one: Questioned, sessions: int) -> dict[str, Any]:
@@ -291,12 +294,12 @@ def measured(name: str, data: Path, config: Config, out: Path) -> dict[str, Any]
     [one] = load_questions(data)
     settings = config.changed(memory={"close_on_exit": False}, store={"path": ":memory:"})
     loaded = Agent(settings)
-    counted = Counted(loaded.models.backbone("generator"))
+    counted = Counted(loaded.models.backbone("generator"), extracts=config.personas.cap > 0)
     with Agent(settings, backbone=counted, encoder=loaded.resources.encoder, topics=loaded.resources.topics) as agent:
         agent.warm_up()
 
         def costs() -> list[float]:
-            return [time.perf_counter(), counted.calls, counted.read, counted.written]
+            return [time.perf_counter(), counted.read + counted.written]
 
         begun = costs()
         for _ in run_many([(one.episode.id, live(agent, one.episode))], agent.models.complete, 1):
@@ -319,9 +322,9 @@ def measured(name: str, data: Path, config: Config, out: Path) -> dict[str, Any]
         "never told": round(found["unknown_right"], 1),
         "statements": stored,
         "s / line": round(learning[0], 1),
-        "tokens / line": round(learning[2] + learning[3]),
+        "tokens / line": round(learning[1]),
         "s / answer": round(answering[0], 1),
-        "tokens / answer": round(answering[2] + answering[3]),
+        "tokens / answer": round(answering[1]),
         "peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
 

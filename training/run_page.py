@@ -95,14 +95,6 @@ def write(
     """
     from jinja2 import Environment
 
-    decode = prepared.tokenizer.decode
-    rows = [
-        (
-            decode(list(e.prompt), skip_special_tokens=True)[-END_OF_PROMPT:],
-            decode(list(e.answer), skip_special_tokens=True),
-        )
-        for e in _shown(prepared)
-    ]
     losses = {name: [(e["step"], e[key]) for e in log if key in e] for name, key in CURVES.items()}
     last = max((step for points in losses.values() for step, _ in points), default=1)
     top = max((loss for points in losses.values() for _, loss in points), default=1.0)
@@ -120,7 +112,7 @@ def write(
         "top": top,
         "width": WIDTH,
         "height": HEIGHT,
-        "answers": [(*row, b, a) for row, b, a in zip(rows, before, after, strict=True)],
+        "answers": [(*row, b, a) for row, b, a in zip(_asked(prepared), before, after, strict=True)],
     }
     Path(settings.output_dir, PAGE).write_text(page.render(**values) + "\n", encoding="utf-8")
 
@@ -157,6 +149,15 @@ def _shown(prepared: Prepared) -> Sequence[Any]:
     """Rows from the whole file."""
     rows = prepared.evaluation or prepared.train
     return [rows[place] for place in range(0, len(rows), max(1, len(rows) // SHOWN))][:SHOWN]
+
+
+def _asked(prepared: Prepared) -> Iterator[tuple[str, str]]:
+    """The end of each shown row's prompt, and the answer that it wants."""
+    for row in _shown(prepared):
+        prompt, answer = (
+            prepared.tokenizer.decode(list(ids), skip_special_tokens=True) for ids in (row.prompt, row.answer)
+        )
+        yield prompt[-END_OF_PROMPT:], answer
 
 
 def _places(points: Sequence[tuple[int, float]], last: int, top: float) -> Iterator[str]:

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from ld_agent.agent import Agent
 from ld_agent.cli.show import RecalledTable, console, date, legend, plain, read_in, records_table, traits_table
 from ld_agent.config import Config
+from ld_agent.conversation import Conversation
 from ld_agent.datasets import Episode, Turn, load_episodes
 from ld_agent.files import shipped_path
 from ld_agent.languages import ENGLISH
@@ -54,12 +55,7 @@ def run_demo(config: Config, why: bool = False) -> None:
             console.rule("what the numbers say", style="dim")
             recalled = [hit for turn in turns for hit in turn.reply.recalled]
             console.print(plain(legend(recalled), "dim"))
-            console.rule("what is remembered", style="dim")
-            console.print(records_table(conversation.records))
-        for speaker in conversation.speakers:
-            if why or speaker != episode.agent:
-                console.rule(plain(f"what is known about {speaker}"), style="dim")
-                console.print(traits_table(conversation.persona(speaker, history=True)))
+        _remembered(conversation, why)
         store, person = agent.store.path, next(name for name in conversation.speakers if name != episode.agent)
         for line in (
             f"\nGo on:  ld-agent chat --store {store} --conversation {episode.id} agent.user={person}",
@@ -67,6 +63,17 @@ def run_demo(config: Config, why: bool = False) -> None:
             f"        ld-agent demo --store {store} --why   # what comes next, with the numbers",
         ):
             console.print(plain(line, "dim"), soft_wrap=True)
+
+
+def _remembered(conversation: Conversation, why: bool) -> None:
+    """Print what is known of the people, with history; with ``why`` also of the agent, and the records."""
+    if why:
+        console.rule("what is remembered", style="dim")
+        console.print(records_table(conversation.records))
+    for speaker in conversation.speakers:
+        if why or speaker != conversation.agent_name:
+            console.rule(plain(f"what is known about {speaker}"), style="dim")
+            console.print(traits_table(conversation.persona(speaker, history=True)))
 
 
 def _shown(played: PlayedTurn, earlier: list[PlayedTurn], agent: str, why: bool) -> None:

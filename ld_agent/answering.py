@@ -22,7 +22,7 @@ from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.quotes import worths
 from ld_agent.modules.generator import Generator
-from ld_agent.modules.reader import Reader, agreed, answer_in, timely
+from ld_agent.modules.reader import Reader, agreed, answer_in, holding, timely
 from ld_agent.modules.replies import only_repeats, reply_text
 from ld_agent.modules.situation import Prompted, Situation, with_results
 from ld_agent.steps import Steps
@@ -218,7 +218,9 @@ class Answering:
         ]
         if not found:
             return None
-        return _chosen(situation.heard, found, reading)[1]
+        heard, ended = situation.heard, [situation.ended.get(line.id, "") for line, _ in found]
+        places = holding(heard.text, heard.speaker, [answer.text for _, answer in found], ended, reading)
+        return _chosen(heard, [found[n] for n in places], reading)[1]
 
     def _read_in_results(self, situation: Situation) -> Steps[Answer | None]:
         """The answer that the reader finds in what tools returned for what was heard, unless the model knows tools itself."""

@@ -126,11 +126,14 @@ class Relation:
         most = settings.k if k is None else k
         return recalled_lines(query, said, self.agent_name, self.encoder, most, settings.least_cosine)
 
-    def corrections(self, ids: Collection[str]) -> dict[str, str]:
-        """What people said later that ended a trait of an utterance, by that utterance's id."""
-        ended = {t.source: t.ended_by for t in self.bank.traits(history=True) if t.ended_by and t.source in ids}
-        later = self._store.utterances_by_id(self.key, list(ended.values())) if ended else {}
-        return {source: later[by].text[:LONGEST_CORRECTION] for source, by in ended.items() if by in later}
+    def ended(self, ids: Collection[str]) -> dict[str, Trait]:
+        """The trait of each utterance that somebody's later words ended, the last one, by the utterance's id."""
+        return {t.source: t for t in self.bank.traits(history=True) if t.ended_by and t.source in ids}
+
+    def corrections(self, ended: Mapping[str, Trait]) -> dict[str, str]:
+        """What people said later that ended the traits of utterances, by these utterances' ids; see `ended`."""
+        later = self._store.utterances_by_id(self.key, [t.ended_by for t in ended.values()]) if ended else {}
+        return {i: later[t.ended_by].text[:LONGEST_CORRECTION] for i, t in ended.items() if t.ended_by in later}
 
     @contextmanager
     def up_to_date(self) -> Iterator[None]:

@@ -213,17 +213,17 @@ class Turn:
         return earlier(told, relation.check, encode) if relation.check and told.said and former else told
 
     def _with_evidence(self, situation: Situation, told: Told) -> Situation:
-        """The situation with quotes of recalled sessions and, if the answer is checked, passages for the reader.
-
-        Passages are only of what was said, because the reader's answer does not tell where it comes from.
+        """The situation with quotes of recalled sessions and, if the answer is checked, passages for the reader: only of what
+        was said, because its answer does not tell where it comes from.
         """
-        config, reading = self.relation.resources.config, self.relation.models.language.reading
+        config = self.relation.resources.config
         self.quotes = self._quotes(told.without([u.id for u in situation.context]), config.memory.quotes)
         said = told.without([u.id for u in told.said if u.channel not in SAID])
         read = passages(said, max(config.modules.reader.passages, EVIDENCE)) if situation.asked else ()
-        quotes, *read_from = as_dated([self.quotes, *read], reading, self.heard.at)
-        corrections = self.relation.corrections({u.id for u in quotes})
-        return replace(situation, quotes=quotes, corrections=corrections, passages=tuple(read_from), about=told.about)
+        quotes, *read_from = as_dated([self.quotes, *read], self.relation.models.language.reading, self.heard.at)
+        ended = self.relation.ended({u.id for lines in (quotes, *read_from) for u in lines})
+        situation = replace(situation, ended={i: trait.text for i, trait in ended.items()}, about=told.about)
+        return replace(situation, quotes=quotes, passages=(*read_from,), corrections=self.relation.corrections(ended))
 
     def _quotes(self, told: Told, room: int) -> tuple[Utterance, ...]:
         """Utterances relevant to the one to answer, within ``room`` tokens."""

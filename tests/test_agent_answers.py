@@ -92,6 +92,26 @@ def test_whether_a_message_asks_for_memory_is_judged_once_for_a_prompt(scene: Sc
     assert judged == ["What's my dog called?"] * 2
 
 
+def test_where_somebody_lives_is_not_read_in_a_line_that_a_later_one_has_ended(scene: Scene):
+    lives, moved = "I live in Bristol, in a flat where I live alone.", "I moved to Bath last weekend."
+
+    def reads(request: Request) -> str:
+        text = request.messages[-1].content
+        return next((f"You live in {city}." for city in ("Bristol", "Bath") if city in text), "NOT_SAID")
+
+    def extracts(request: Request) -> str:
+        return next((said for said in (lives, moved) if said in request.messages[-1].content), "NO_TRAIT")
+
+    script = {**SCRIPT, "reader": reads, "extractor": extracts}
+    grounded = {"modules": {"generator": {"grounded": True}, "reader": {"passages": 1}}}
+    talk = scene.agent(script, checks=CHECKED, **grounded).conversation("maya", at=START)
+    for day, text in enumerate((lives, moved)):
+        talk.respond(text, "Maya", START + day * DAY)
+    talk.end_session()
+    assert lives not in [trait.text for trait in talk.persona("Maya")]
+    assert talk.respond("Where do I live now?", "Maya", START + 9 * DAY).text == "You live in Bath."
+
+
 @pytest.mark.parametrize(("answer", "stays"), [("Maya plays the clarinet.", False), ("Maya plays the violin.", True)])
 def test_what_somebody_else_said_is_no_answer_about_a_person(scene: Scene, answer: str, stays: bool):
     script = {**SCRIPT, "extractor": "NO_TRAIT", "generator": answer}

@@ -69,6 +69,28 @@ def agreed(question: str, asker: str, answers: Sequence[str], reading: Reading) 
     return max(range(len(answers)), key=lambda place: (weight(place), -place))
 
 
+def holding(question: str, asker: str, answers: Sequence[str], ended: Sequence[str], reading: Reading) -> list[int]:
+    """The places of the answers that hold at the time the question is about; if none does, all.
+
+    Args:
+        ended: of what each answer's line told, what later words have ended; "": nothing.
+
+    >>> from ld_agent.languages import ENGLISH
+    >>> answers, ended = ["You live in Bristol.", "You live in Bath."], ["I just moved to Bristol.", ""]
+    >>> holding("Where do I live?", "Maya", answers, ended, ENGLISH.reading)
+    [1]
+    """
+    every = [*range(len(answers))]
+    if any(reading.patterns[name].search(question) for name in ("asks_former", "asks_past")):
+        return every
+    asked = stems_of(question, reading) | stems_of(asker, reading)
+    over = [
+        (stems_of(answer, reading) - asked) & stems_of(what, reading)
+        for answer, what in zip(answers, ended, strict=True)
+    ]
+    return [n for n in every if not over[n]] or every
+
+
 def timely(question: str, answers: Sequence[str], sessions: Sequence[int], reading: Reading) -> int:
     """The place of the answer that holds at the time the question is about.
 

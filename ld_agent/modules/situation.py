@@ -29,7 +29,8 @@ class Situation:
         context: M_S, the running session before it, oldest first.
         recalled: m, best first.
         quotes: verbatim utterances of earlier sessions, oldest first.
-        corrections: what their speakers said later that ended what quotes tell, by a quote's id.
+        ended: traits that quotes and passages told, and that do not hold any more, by the line's id.
+        corrections: what their speakers said later that ended these, by the same ids.
         passages: what was said that may answer a question about what was told, most relevant first, each line with what led up
             to it; not in the prompt.
         traits: P_u and P_a: traits by speaker, the agent's under its own name.
@@ -63,6 +64,7 @@ class Situation:
     language: Language = ENGLISH
     doubted: Mapping[tuple[str, str], str] = field(default_factory=dict)
     aged: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    ended: Mapping[str, str] = field(default_factory=dict)
     corrections: Mapping[str, str] = field(default_factory=dict)
     asked: bool = False
     about: str = ""

@@ -18,7 +18,7 @@ from ld_agent.memory.encoder import SentenceEncoder, Vectors
 from ld_agent.memory.quotes import compare, passages
 from ld_agent.modules.base import Models
 from ld_agent.modules.generator import Generator
-from ld_agent.modules.reader import Reader, agreed, answer_in, timely
+from ld_agent.modules.reader import Reader, agreed, answer_in, holding, timely
 from ld_agent.modules.situation import Situation
 from ld_agent.steps import run
 from ld_agent.types import Utterance
@@ -216,6 +216,21 @@ CITIES = ["In Rome.", "In Oslo.", "In Bern."]
 )
 def test_a_question_is_about_now_or_about_then(question: str, answers: list[str], sessions: list[int], chosen: str):
     assert answers[timely(question, answers, sessions, READING)] == chosen
+
+
+@pytest.mark.parametrize(
+    ("question", "ended", "held"),
+    [
+        ("Where do I live?", ["I just moved to Rome.", ""], ["In Oslo."]),
+        ("Where did I live before?", ["I just moved to Rome.", ""], ["In Rome.", "In Oslo."]),
+        ("Where did we meet?", ["I just moved to Rome.", ""], ["In Rome.", "In Oslo."]),
+        ("Where do I live?", ["I keep bees.", ""], ["In Rome.", "In Oslo."]),  # of that line something else has ended
+        ("Where do I live?", ["I live in Rome.", "I live in Oslo."], ["In Rome.", "In Oslo."]),
+    ],
+)
+def test_of_what_is_an_answer_that_has_ended_does_not_count(question: str, ended: list[str], held: list[str]):
+    answers = CITIES[:2]
+    assert [answers[n] for n in holding(question, "Maya", answers, ended, READING)] == held
 
 
 @pytest.mark.parametrize(

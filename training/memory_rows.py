@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,6 +34,7 @@ Row = dict[str, Any]
 BEGINNINGS = (*[""] * 7, "You told me that ", "You said ", "I remember, ", "If I remember right, ", "Yes, ")
 NOTED = 0.3
 """Share of passages that are known as traits instead of quoted."""
+DAYS_AGO = (3, 7, 14, 21, 35, 60, 120)
 KNOWN = 0.5
 """Share of small talks in which something is known of the person."""
 
@@ -61,16 +62,13 @@ def _row(one: Drawn, other: Passage, rng: random.Random) -> Row:
                 continue
         names = {passage.asker: one.passage.asker}
         quoted += [(names.get(speaker, agent), text) for speaker, text in passage.lines]
-    then = NOW - timedelta(days=rng.choice((3, 7, 14, 21, 35, 60, 120)))
+    then = NOW - timedelta(days=rng.choice(DAYS_AGO))
     situation = Situation(
         agent,
         heard=Utterance("h", one.passage.asker, led(rng.choice(LEADS), one.question), at=NOW, session=2),
         traits={one.passage.asker: tuple(known)} if known else {},
         people=(one.passage.asker,),
-        quotes=tuple(
-            Utterance(f"u{n}", speaker, text, at=then + timedelta(minutes=n), session=1)
-            for n, (speaker, text) in enumerate(quoted)
-        ),
+        quotes=tuple(_utterances(quoted, then, session=1)),
     )
     about = {"module": "generator", "corpus": SCENES, "episode": "memory", "session": 2, "turn": 1}
     return row_values(render(situation), _answer(one, rng), **about)
@@ -84,23 +82,41 @@ def _answer(one: Drawn, rng: random.Random) -> str:
 
 
 def talk_rows(people: Sequence[Sequence[StatedTrait]], rng: random.Random) -> Iterator[Row]:
-    """One row for each small talk of ``replies.txt``, all of the agent's replies its targets; half know some traits."""
+    """One row for each small talk of ``replies.txt``, all of the agent's replies its targets.
+
+    Of whom a block tells no facts, some annotated traits may be known, which the talk does not need.
+    """
     for number, block in enumerate(blocks(TEXTS / "replies.txt")):
-        lines = [line.partition(": ")[::2] for line in block]
+        facts = [line[2:] for line in block if line.startswith("* ")]
+        lines = [line.partition(": ")[::2] for line in block[len(facts) :]]
         (person, _), (agent, _) = lines[:2]
         *told, reply = lines if lines[-1][0] == agent else lines[:-1]
-        said = [
-            Utterance(f"u{n}", speaker, text, at=NOW + timedelta(minutes=n), session=2)
-            for n, (speaker, text) in enumerate(told)
-        ]
-        known = rng.choice(people)
-        traits = tuple(one.trait for one in rng.sample(known, min(len(known), rng.randint(1, 5))))
-        known_of = {person: traits} if rng.random() < KNOWN else {}
-        situation = Situation(agent, said[-1], tuple(said[:-1]), traits=known_of, people=(person,))
+        said = _utterances(told, NOW, session=2)
+        if not facts and rng.random() < KNOWN:
+            known = rng.choice(people)
+            facts = [one.trait for one in rng.sample(known, min(len(known), rng.randint(1, 5)))]
+        quoted = facts.pop() if facts and rng.random() < NOTED else ""
+        then = NOW - timedelta(days=rng.choice(DAYS_AGO))
+        situation = Situation(
+            agent,
+            said[-1],
+            tuple(said[:-1]),
+            traits={person: tuple(facts)} if facts else {},
+            people=(person,),
+            quotes=tuple(_utterances([(person, quoted)], then, session=1)) if quoted else (),
+        )
         row = row_values(
             render(situation), reply[1], module="generator", corpus=SCENES, episode=f"talk {number}", session=2, turn=1
         )
         yield from folded([row])
+
+
+def _utterances(lines: Sequence[Line], begun: datetime, session: int) -> list[Utterance]:
+    """Lines as utterances, one a minute."""
+    return [
+        Utterance(f"u{n}", speaker, text, at=begun + timedelta(minutes=n), session=session)
+        for n, (speaker, text) in enumerate(lines)
+    ]
 
 
 def folded(rows: Iterable[Row]) -> list[Row]:

@@ -88,11 +88,14 @@ def test_a_small_talk_is_one_row_with_every_reply_of_the_agent_as_target():
     assert len(made) == len(talks)
     for talk, row in zip(talks, made, strict=True):
         system, *said = row["messages"]
-        lines = [line.partition(": ")[2] for line in talk]
+        facts = [line[2:] for line in talk if line.startswith("* ")]
+        lines = [line.partition(": ")[2] for line in talk[len(facts) :]]
         assert [message["content"] for message in said] == lines[: len(said)]
         assert [message["role"] for message in said[-2:]] == ["user", "assistant"]
         assert row["further"] == sum(message["role"] == "assistant" for message in said) - 1
-        assert system["content"].startswith(f"You are {talk[1].partition(': ')[0]}, ")
+        agent = talk[len(facts) + 1].partition(": ")[0]
+        assert system["content"].startswith(f"You are {agent}, ")
+        assert all(fact in system["content"] for fact in facts)
 
 
 def test_further_targets_are_trained_on_and_nothing_else():

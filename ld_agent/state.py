@@ -126,14 +126,14 @@ class Relation:
         most = settings.k if k is None else k
         return recalled_lines(query, said, self.agent_name, self.encoder, most, settings.least_cosine)
 
-    def ended(self, ids: Collection[str]) -> dict[str, Trait]:
-        """The trait of each utterance that somebody's later words ended, the last one, by the utterance's id."""
-        return {t.source: t for t in self.bank.traits(history=True) if t.ended_by and t.source in ids}
+    def ended(self, ids: Collection[str]) -> list[Trait]:
+        """The traits of utterances that somebody's later words have ended, or will end on a day to come."""
+        return [t for t in self.bank.traits(history=True) if t.ended_by and t.source in ids]
 
-    def corrections(self, ended: Mapping[str, Trait]) -> dict[str, str]:
-        """What people said later that ended the traits of utterances, by these utterances' ids; see `ended`."""
-        later = self._store.utterances_by_id(self.key, [t.ended_by for t in ended.values()]) if ended else {}
-        return {i: later[t.ended_by].text[:LONGEST_CORRECTION] for i, t in ended.items() if t.ended_by in later}
+    def corrections(self, ended: Sequence[Trait]) -> dict[str, str]:
+        """What people said later that ended traits, by the ids of the utterances that told these; see `ended`."""
+        later = self._store.utterances_by_id(self.key, [t.ended_by for t in ended]) if ended else {}
+        return {t.source: later[t.ended_by].text[:LONGEST_CORRECTION] for t in ended if t.ended_by in later}
 
     @contextmanager
     def up_to_date(self) -> Iterator[None]:
@@ -338,6 +338,15 @@ class Relation:
                 self._merge([(u, written)], ended, by_text)
 
         return (yield from attempted(self._store, self.key, TRAITS, list(by_id), learn, "for their traits"))
+
+
+def gone_by(at: datetime, ended: Sequence[Trait]) -> dict[str, str]:
+    """What utterances told that no longer holds at a time, by their ids."""
+    over: dict[str, str] = {}
+    for trait in ended:
+        if trait.holds_until is None or trait.holds_until <= at:
+            over[trait.source] = f"{over.get(trait.source, '')} {trait.text}".strip()
+    return over
 
 
 def ends_at(check: StatementCheck, trait: Trait, said: Utterance, reading: Reading) -> datetime:

@@ -28,7 +28,7 @@ from ld_agent.modules.reader import Reader
 from ld_agent.modules.replies import ReplyStream, continued, decision, repeatable, reply_text, statements
 from ld_agent.modules.situation import Prompted, Situation
 from ld_agent.revising.forgetting import FORGOTTEN, Forgetting, quoted
-from ld_agent.state import Relation
+from ld_agent.state import Relation, gone_by
 from ld_agent.steps import Steps, metered
 from ld_agent.text import LONGEST_READ
 from ld_agent.types import SAID, Reply, ReplyOptions, Tokens, Utterance, checked_text, iso, utc
@@ -222,7 +222,7 @@ class Turn:
         read = passages(said, max(config.modules.reader.passages, EVIDENCE)) if situation.asked else ()
         quotes, *read_from = as_dated([self.quotes, *read], self.relation.models.language.reading, self.heard.at)
         ended = self.relation.ended({u.id for lines in (quotes, *read_from) for u in lines})
-        situation = replace(situation, ended={i: trait.text for i, trait in ended.items()}, about=told.about)
+        situation = replace(situation, ended=gone_by(self.heard.at, ended), about=told.about)
         return replace(situation, quotes=quotes, passages=(*read_from,), corrections=self.relation.corrections(ended))
 
     def _quotes(self, told: Told, room: int) -> tuple[Utterance, ...]:

@@ -16,7 +16,8 @@ from ld_agent.checks.learned import ASKED, Pair
 from ld_agent.languages import ENGLISH
 from ld_agent.modules.situation import Situation
 from ld_agent.passed import Aside, Passed
-from ld_agent.types import ReplyOptions, Utterance
+from ld_agent.state import gone_by
+from ld_agent.types import ReplyOptions, Trait, Utterance
 
 SCRIPT = {
     "generator": "Good to hear.",
@@ -110,6 +111,16 @@ def test_where_somebody_lives_is_not_read_in_a_line_that_a_later_one_has_ended(s
     talk.end_session()
     assert lives not in [trait.text for trait in talk.persona("Maya")]
     assert talk.respond("Where do I live now?", "Maya", START + 9 * DAY).text == "You live in Bath."
+
+
+def test_a_line_tells_what_holds_until_the_day_that_a_later_one_named():
+    def told(text: str, until: int) -> Trait:
+        days = {"at": START, "last_at": START, "holds_until": START + until * DAY, "ended_by": "u3"}
+        return Trait("t1", "Maya", text, source="u1", **days)
+
+    lives, works = told("I live in Bristol.", 9), told("I am a nurse.", 5)
+    found = [gone_by(START + day * DAY, [lives, works]) for day in (4, 5, 9)]
+    assert found == [{}, {"u1": "I am a nurse."}, {"u1": "I live in Bristol. I am a nurse."}]
 
 
 @pytest.mark.parametrize(("answer", "stays"), [("Maya plays the clarinet.", False), ("Maya plays the violin.", True)])

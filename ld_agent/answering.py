@@ -146,7 +146,8 @@ class Answering:
         hear: Hear | None = None,
         again: bool = False,
     ) -> Steps[Completion]:
-        request = self.generator.request(prompted.messages, hear, decides=situation.decides, options=options)
+        decides, asked = situation.decides, situation.asked
+        request = self.generator.request(prompted.messages, hear, decides=decides, asked=asked, options=options)
         [completion] = yield [self.generator.reworded(request) if again else request]
         self.seen.append(completion)
         return completion
@@ -200,7 +201,7 @@ class Answering:
         Args:
             failed: takes a note if the reader cannot be asked.
         """
-        situation, passages = evidence.situation, evidence.passages
+        situation, passages, reading = evidence.situation, evidence.passages, evidence.situation.language.reading
         if self.reader is None or not passages:
             return None
         try:
@@ -210,7 +211,6 @@ class Answering:
             return None
         self.seen.extend(completions)
         texts = [_reply(answer_in(one.text), one.finish, situation) for one in completions]
-        reading = situation.language.reading
         found = [
             (_source(passage, text, reading), Answer(text, completion, (_read_in(passage, text, reading),)))
             for passage, text, completion, true in zip(passages, texts, completions, evidence.each(texts), strict=True)

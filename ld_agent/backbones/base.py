@@ -21,6 +21,8 @@ _LACKS: Mapping[str, str] = {
     "tool": "the model called a tool instead of answering; switch tools off at the endpoint, or use another model",
     "empty": "the endpoint gave an empty answer; check the server's log and backbone.model",
 }
+ASKED = "asked"
+"""Subfolder of an adapter: the adapter for what only the memory can answer, where that was tuned apart from small talk."""
 FORMAT = "response_format"
 """The parameter of a call that says in which form to answer."""
 NOT_PASSED: Mapping[str, str] = {

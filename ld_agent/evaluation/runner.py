@@ -27,6 +27,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from ld_agent.backbones.base import ASKED
 from ld_agent.config import Config
 from ld_agent.errors import InputError
 from ld_agent.evaluation.run_files import PREDICTIONS, Item, Prediction, Run, appended, finish, read_run, values_of
@@ -210,4 +211,6 @@ def _adapter_digest(reference: str) -> str:
     from ld_agent.backbones.weights import resolve_model
 
     source = resolve_model(reference)
-    return _digest(sorted(source.glob("adapter_*"))) if isinstance(source, Path) else reference
+    if not isinstance(source, Path):
+        return reference
+    return _digest([file for part in (source, source / ASKED) for file in sorted(part.glob("adapter_*"))])

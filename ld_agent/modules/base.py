@@ -12,7 +12,7 @@ from typing import Any
 
 from ld_agent.backbones import build_backbone
 from ld_agent.backbones.answer_text import AnswerStream
-from ld_agent.backbones.base import NOT_PASSED, Backbone, Completion, Message, Request, noted
+from ld_agent.backbones.base import ASKED, NOT_PASSED, Backbone, Completion, Message, Request, noted
 from ld_agent.config import Config
 from ld_agent.config.sections import ModuleSection, ModulesSection
 from ld_agent.errors import BackboneError
@@ -125,6 +125,7 @@ class Models:
         marked: bool = False,
         decides: bool = False,
         form: Mapping[str, Any] | None = None,
+        asked: bool = False,
     ) -> Request:
         """Build a request with the module's settings.
 
@@ -134,6 +135,7 @@ class Models:
             marked: the answer has the markers of the prompt's language ("笔记："), to be read as English ones.
             decides: a reply is followed by a decision.
             form: the answer's, if the model `answers_json`.
+            asked: only the memory can answer: for the adapter's part `ASKED`, where it has one.
         """
         settings = self._settings[module]
         if self._sections[module].thinking and module != "generator":
@@ -141,7 +143,7 @@ class Models:
         return Request(
             messages=messages,
             module=module,
-            adapter=module if settings.adapter is not None else None,
+            adapter=self._adapter(module, asked),
             max_new_tokens=min(settings.max_new_tokens, most or settings.max_new_tokens),
             temperature=settings.temperature,
             repetition_penalty=settings.repetition_penalty,
@@ -151,6 +153,13 @@ class Models:
             read=self._reading(module, marked, decides),
             form=form,
         )
+
+    def _adapter(self, module: str, asked: bool) -> str | None:
+        """The name of a module's adapter, or of the part of it for what only the memory can answer."""
+        if self._settings[module].adapter is None:
+            return None
+        part = f"{module}/{ASKED}"
+        return part if asked and part in getattr(self.backbone(module), "adapters", ()) else module
 
     def reworded(self, request: Request) -> Request:
         """The same request for an answer in other words.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
-from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.backbones.base import Message, Request
 from ld_agent.modules.base import Models
 from ld_agent.modules.situation import Prompted, Situation, native, with_passed, with_results
 from ld_agent.passed import NOTHING_PASSED, Aside
@@ -142,12 +142,19 @@ class Generator:
         on_text: Callable[[str], None] | None = None,
         *,
         decides: bool = False,
+        asked: bool = False,
         options: ReplyOptions | None = None,
     ) -> Request:
-        """The request for a reply; if it ``decides``, with room for the decision."""
+        """The request for a reply; if it ``decides``, with room for that; ``asked`` what only the memory can answer."""
         options = options or ReplyOptions()
         request = self._models.request(
-            "generator", messages, seed=options.seed or 0, on_text=on_text, most=options.max_new_tokens, decides=decides
+            "generator",
+            messages,
+            seed=options.seed or 0,
+            on_text=on_text,
+            most=options.max_new_tokens,
+            decides=decides,
+            asked=asked,
         )
         top_p = self._models.modules.generator.top_p if options.top_p is None else options.top_p
         temperature = request.temperature if options.temperature is None else options.temperature
@@ -174,14 +181,6 @@ class Generator:
         if count(text) <= room:
             return text
         return "".join(_longest_tail(tuple(text[::-1]), lambda tail: count("".join(tail[::-1])) <= room)[::-1]).strip()
-
-    def generate(self, prompts: Sequence[tuple[Message, ...]]) -> list[Completion]:
-        """Answer rendered prompts in one batch.
-
-        Raises:
-            BackboneError: the model failed to answer.
-        """
-        return self._models.complete([self.request(messages) for messages in prompts])
 
     def _with_bounded_instructions(self, situation: Situation, notes: list[str]) -> Situation:
         """The situation with its instructions cut to a quarter of the prompt's room."""

@@ -63,6 +63,17 @@ def test_adapters_work_on_other_architectures(kind: str, tmp_path: Path) -> None
     assert both[1].text != expected
 
 
+def test_a_folder_may_bring_a_second_adapter(tiny_llama: Path, adapters: dict[str, Path], tmp_path: Path) -> None:
+    both = shutil.copytree(adapters["summarizer"], tmp_path / "both")
+    shutil.copytree(adapters["extractor"], both / "asked")
+    backbone = LocalBackbone(
+        str(tiny_llama), dtype="float32", device="cpu", adapters={"a": str(both), "b": str(both / "asked")}
+    )
+    assert backbone.adapters == {"a", "a/asked", "b"}
+    plain, asked, alone = backbone.generate([request("Hello there", adapter=name) for name in ("a", "a/asked", "b")])
+    assert asked.text == alone.text != plain.text
+
+
 def test_an_adapter_for_another_base_is_refused_with_both_names(
     tiny_llama: Path, adapters: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -131,14 +131,16 @@ def test_another_configuration_is_rejected_with_the_difference(tmp_path: Path, d
     assert read_run(out).header["config"]["modules"]["extractor"]["grounded"] is False
 
 
-def test_a_retrained_adapter_is_another_configuration(tmp_path: Path, data: Path):
+@pytest.mark.parametrize("retrained", [".", "asked"])
+def test_a_retrained_adapter_is_another_configuration(tmp_path: Path, data: Path, retrained: str):
     adapter = tmp_path / "adapter"
-    adapter.mkdir()
-    (adapter / "adapter_model.safetensors").write_bytes(b"first")
+    for part in (".", "asked"):
+        (adapter / part).mkdir(parents=True)
+        (adapter / part / "adapter_model.safetensors").write_bytes(b"first")
     config = parse_config({"modules": {"extractor": {"adapter": str(adapter)}}})
     perform(Shouting(), config, "plain", data=data, out=tmp_path / "run", limit=None)
     perform(Shouting(), config, "plain", data=data, out=tmp_path / "run", limit=None)
-    (adapter / "adapter_model.safetensors").write_bytes(b"second")
+    (adapter / retrained / "adapter_model.safetensors").write_bytes(b"second")
     with pytest.raises(InputError, match="other adapter files or prompts"):
         perform(Shouting(), config, "plain", data=data, out=tmp_path / "run", limit=None)
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.backbones.base import ASKED, Completion, Message, Request
 from ld_agent.backbones.local.chat_tokens import ChatTokens, TextStream, cut_left
 from ld_agent.backbones.weights import resolve_model
 from ld_agent.errors import BackboneError
@@ -80,8 +80,13 @@ class LocalBackbone:
         for name, reference in (adapters or {}).items():
             self.add_adapter(name, reference)
 
+    @property
+    def adapters(self) -> frozenset[str]:
+        """The names that requests may use."""
+        return frozenset() if self._adapters is None else self._adapters.names
+
     def add_adapter(self, name: str, reference: str) -> None:
-        """Load a LoRA adapter under a name that requests use.
+        """Load a LoRA adapter under a name that requests use; one in its subfolder `ASKED` as ``NAME/asked``.
 
         Raises:
             ModelError: no such adapter, or one made for another base.
@@ -92,6 +97,8 @@ class LocalBackbone:
         with self._lock:
             self._check_open()
             self._adapters.add(name, folder)
+            if (folder / ASKED).is_dir():
+                self._adapters.add(f"{name}/{ASKED}", folder / ASKED)
             self._prefixes.clear()
 
     def encode_messages(self, messages: Sequence[Message]) -> list[int]:

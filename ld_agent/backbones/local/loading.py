@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ld_agent.backbones.base import ASKED
 from ld_agent.backbones.local.decoding import Choice
 from ld_agent.backbones.quiet import first_line, quiet_transformers
 from ld_agent.backbones.weights import resolve_model
@@ -64,7 +65,7 @@ def adapter_folder(name: str, reference: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(source, allow_patterns=["adapter_*"]))
+        return Path(snapshot_download(source, allow_patterns=["adapter_*", f"{ASKED}/adapter_*"]))
     except Exception as exc:  # the hub client's errors share no base with those of its transport
         raise ModelError(
             f"adapter {name!r}: no folder {reference!r}, and no such adapter on the hub ({type(exc).__name__}); "

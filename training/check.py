@@ -35,7 +35,7 @@ from training.command import run_command
 from training.persons import second_person, third_person
 from training.reader import of_annotations, of_passages, of_relations, of_scenes
 from training.talks import PEOPLE, people_of
-from training.texts import blocks, every_passage
+from training.texts import blocks, every_passage, every_talk
 
 SUPPORTED, ENDED, UNSAID = LABELS  # as words
 Row = tuple[Pair, str]
@@ -54,6 +54,8 @@ NEGATIONS = (
 )
 OTHERS = 1000
 """Utterances of each source that ask for nothing told before."""
+TERSE = 0.3
+"""Share of questions that are asked without a question mark."""
 REMARKED = 2
 """Things told beside each remark."""
 RANK = 64
@@ -182,9 +184,8 @@ def remark_rows(path: Path, written: Sequence[Row], rng: random.Random) -> Itera
     """
     claims = (claim for (_, claim), label in written if label == SUPPORTED)
     told = [claim for claim in claims if claim.partition(": ")[2].startswith(("I ", "I'm ", "I've ", "My "))]
-    for talk in blocks(path):
-        said = [line.partition(": ") for line in talk]
-        for line in (text for name, _, text in said if name == said[0][0]):
+    for talk in every_talk(path):
+        for line in talk.heard:
             for claim in rng.sample(told, REMARKED):
                 yield (((claim.partition(": ")[0], line),), claim), UNSAID
 
@@ -237,10 +238,14 @@ def shared_stems(text: str, other: str) -> int:
 
 
 def asked_rows(path: Path, sources: Sequence[Path], rng: random.Random) -> Iterator[Row]:
-    """Utterances that ask for what was told (marked +, or of passages), and others (marked -, or MSC's lines and traits)."""
+    """Utterances that ask for what was told (marked +, or of passages), and others (marked -, small talk, or MSC's lines and
+    traits); some as people type them, without capitals and question marks.
+    """
     yield from lasting_rows(path, ASKED)
-    for told in every_passage():
-        yield from (((ASKED, question), SUPPORTED) for _, question, _ in told.asked)
+    for _, question, _ in (asked for told in every_passage() for asked in told.asked):
+        yield (ASKED, question.rstrip("?").lower() if rng.random() < TERSE else question), SUPPORTED
+    small = [text for talk in every_talk() for text in talk.heard if "?" not in text]
+    yield from (((ASKED, text), UNSAID) for text in rng.sample(small, 2 * OTHERS))
     for source in sources:
         said = load_annotated_utterances(source)
         for texts in ([u.text for u in said], [trait for u in said for trait in u.traits]):

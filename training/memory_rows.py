@@ -28,7 +28,7 @@ from training.command import run_command
 from training.reader import LEADS, NOW, Drawn, Line, Passage, of_annotations, of_relations, of_scenes
 from training.rows import SCENES, row_values, write_rows
 from training.talks import AGENTS, StatedTrait, people_of
-from training.texts import TEXTS, blocks, led, lists
+from training.texts import every_talk, led, lists
 
 Row = dict[str, Any]
 BEGINNINGS = (*[""] * 7, "You told me that ", "You said ", "I remember, ", "If I remember right, ", "Yes, ")
@@ -86,10 +86,8 @@ def talk_rows(people: Sequence[Sequence[StatedTrait]], rng: random.Random) -> It
 
     Of whom a block tells no facts, some annotated traits may be known, which the talk does not need.
     """
-    for number, block in enumerate(blocks(TEXTS / "replies.txt")):
-        facts = [line[2:] for line in block if line.startswith("* ")]
-        lines = [line.partition(": ")[::2] for line in block[len(facts) :]]
-        (person, _), (agent, _) = lines[:2]
+    for number, talk in enumerate(every_talk()):
+        facts, lines, person, agent = [*talk.facts], talk.lines, talk.person, talk.lines[1][0]
         *told, reply = lines if lines[-1][0] == agent else lines[:-1]
         said = _utterances(told, NOW, session=2)
         if not facts and rng.random() < KNOWN:

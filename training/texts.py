@@ -215,3 +215,36 @@ def every_passage() -> Iterator[Told]:
             tuple((speaker, text) for kind, speaker, text in parted if kind == "P"),
             tuple((asker, *_pairs([text])[0]) for kind, asker, text in parted if kind != "P"),
         )
+
+
+# ---- small talk
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """One block.
+
+    Attributes:
+        facts: what is known of the person.
+        lines: (speaker, text); the person begins, the agent answers.
+    """
+
+    facts: tuple[str, ...]
+    lines: tuple[tuple[str, str], ...]
+
+    @property
+    def person(self) -> str:
+        return self.lines[0][0]
+
+    @property
+    def heard(self) -> list[str]:
+        """What the person says."""
+        return [text for speaker, text in self.lines if speaker == self.person]
+
+
+def every_talk(file: Path = TEXTS / "replies.txt") -> Iterator[Talk]:
+    """Every small talk of a file."""
+    for block in blocks(file):
+        facts = [line[2:] for line in block if line.startswith("* ")]
+        lines = [line.partition(": ")[::2] for line in block[len(facts) :]]
+        yield Talk(tuple(facts), tuple(lines))

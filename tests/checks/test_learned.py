@@ -33,7 +33,7 @@ from ld_agent.languages import ENGLISH
 from ld_agent.modules.situation import Situation
 from ld_agent.passed import Passed
 from ld_agent.types import Utterance
-from training.check import REMARKED, claim_rows, question_of, remark_rows
+from training.check import REMARKED, asked_rows, claim_rows, question_of, remark_rows
 
 HELD_OUT = Path(__file__).parents[2] / "data/training/claims/held_out"
 READING = ENGLISH.reading
@@ -217,13 +217,24 @@ def test_what_a_newer_statement_ends(check: StatementCheck, older: str, newer: s
 
 def test_remarks_are_rows_beside_what_was_told(tmp_path: Path):
     talks = tmp_path / "talks.txt"
-    talks.write_text("# Talks.\n\nAnn: off to bed\nTom: Sleep well!\nAnn: night\n", "utf-8")
+    talks.write_text("# Talks.\n\n* I have a cat.\nAnn: off to bed\nTom: Sleep well!\nAnn: night\n", "utf-8")
     told = [f"Bo: I have {n} hens." for n in range(REMARKED)]
     written = [(((("Bo", "…"),), claim), "supported") for claim in (*told, "Bo has a horse.")]
     rows = list(remark_rows(talks, written, random.Random(1)))
     assert sorted(rows) == sorted(
         (((("Bo", line),), claim), "unsaid") for line in ("off to bed", "night") for claim in told
     )
+
+
+def test_rows_on_what_is_asked_have_questions_and_talk_as_people_type_them():
+    rows = list(asked_rows(shipped_path("data/training/claims/asked.txt"), [], random.Random(1)))
+    typed = {
+        label: [text for (_, text), of in rows if of == label and text.islower() and "?" not in text]
+        for _, label in rows
+    }
+    assert len(typed["supported"]) > 500
+    assert len(typed["unsaid"]) > 200
+    assert not {*typed["supported"]} & {*typed["unsaid"]}
 
 
 class Touching:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ld_agent.checks.kept import ABOUT, CHANGES, ENDS, changed, may_last, over, telling, true_traits, without_passed_on
@@ -134,6 +135,13 @@ class Relation:
         """What people said later that ended traits, by the ids of the utterances that told these; see `ended`."""
         later = self._store.utterances_by_id(self.key, [t.ended_by for t in ended]) if ended else {}
         return {t.source: later[t.ended_by].text[:LONGEST_CORRECTION] for t in ended if t.ended_by in later}
+
+    def shown(self, running: Sequence[Utterance]) -> dict[str, Sequence[Record]]:
+        """By line of a running session, what was recalled for the reply that follows it."""
+        agent = self.agent_name
+        lines = {reply.id: line.id for line, reply in pairwise(running) if reply.speaker == agent != line.speaker}
+        recalled = self._store.recalled_by(self.key, [*lines]) if lines else {}
+        return {lines[reply]: records for reply, records in recalled.items()}
 
     @contextmanager
     def up_to_date(self) -> Iterator[None]:

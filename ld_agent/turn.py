@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from ld_agent.answering import NO_COMPLETION, Answering
@@ -36,14 +36,13 @@ from ld_agent.types import SAID, Reply, ReplyOptions, Tokens, Utterance, checked
 INTERRUPTED = "the reply was interrupted"
 STOCK_PHRASE = "a stock phrase is used instead"
 NO_REPLY = f"the model gave an empty reply; {STOCK_PHRASE}"
-UNKNOWN_SCRIPT = (
-    "the encoder does not know this script, so that little is recalled; set language=auto or another encoder.model"
-)
+UNKNOWN_SCRIPT = "the encoder does not know this script: little is recalled; set language=auto or another encoder.model"
 NOT_STATED = "not stated"
 READS, EVIDENCE = 4, 12
 """Passages that decide a question where there is no reader, and that may support what a model answers."""
 STEADY = 40
-"""Number of lines of a session for which a model that follows instructions keeps the same traits."""
+"""Number of lines of a session for which a model that follows instructions keeps the same traits, and what was recalled."""
+BEFORE = timedelta(microseconds=1)
 LATEST = 200
 """Number of utterances, about half of them the agent's, whose sentences it does not repeat."""
 
@@ -146,7 +145,8 @@ class Turn:
         self.traits = self._known(query, asks)
         situation = self._situation()
         situation = replace(situation, asked=answered_here and asks and self._answering.checks(situation))
-        if situation.asked or config.memory.quotes:
+        follows = relation.check is not None and config.modules.generator.prompting == "direct"
+        if situation.asked or (config.memory.quotes and (asks or not follows)):
             situation = self._with_evidence(situation, self._told(situation.context if situation.asked else ()))
         return situation
 
@@ -181,7 +181,7 @@ class Turn:
             running = self.cache.utterances
             opening = running[(len(running) - 1) // STEADY * STEADY]
             if opening.id != self.heard.id:
-                vector, since = relation.encoder.encode([opening.text])[0], opening.at
+                vector, since = relation.encoder.encode([opening.text])[0], opening.at - BEFORE
         return dict(relation.bank.select(self._everyone, vector, self.heard.at, relation.agent_name, since))
 
     def _situation(self) -> Situation:
@@ -199,6 +199,7 @@ class Turn:
             doubted=relation.bank.channels(self.traits),
             aged=relation.bank.aged(self.traits, self.heard.at),
             passed=self.options.passed,
+            shown=relation.shown(running[len(running) // STEADY * STEADY :]),
         )
 
     def _told(self, running: Sequence[Utterance]) -> Told:
@@ -265,8 +266,7 @@ class Turn:
         """The model's answer; its decision whether the utterance is worth remembering, if any, is noted."""
         self._said_before = before = None if situation.asked else self._not_to_be_repeated()
         answer = yield from self._answering.steps(situation, prompted, self._seeded(), self._listener, before)
-        self.notes += answer.notes
-        self.notes += answer.completion.notes
+        self.notes += (*answer.notes, *answer.completion.notes)
         self._completion = answer.completion
         if self._decides:
             verdict = decision(answer.completion.text)
@@ -357,10 +357,9 @@ class Turn:
     def _explanations(self) -> dict[str, dict[str, Any]]:
         """How the recall of each view came about, and what the answer decided for it."""
         explanations = {view: dict(explanation) for view, explanation in self.remembered.explanations.items()}
-        if self.decision:
-            for view in self.relation.views.views:
-                if view.decides:
-                    explanations.setdefault(view.name, {})["decision"] = self.decision
+        for view in self.relation.views.views if self.decision else ():
+            if view.decides:
+                explanations.setdefault(view.name, {})["decision"] = self.decision
         return explanations
 
     def _lap(self, step: str) -> None:

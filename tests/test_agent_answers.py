@@ -4,10 +4,11 @@ and answers that deny what was told."""
 import json
 import unicodedata
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from agent_parts import CHECKED, DAY, START, Scene
+from agent_parts import CHECKED, DAY, START, Scene, requests_of
 from numpy.typing import NDArray
 
 from ld_agent.answering import Evidence
@@ -50,6 +51,20 @@ def test_a_dirty_answer_of_any_module_is_cleaned_before_anything_sees_it(scene: 
     for text in seen:
         assert not any(unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t" for c in text), text
         assert "<|" not in text
+
+
+def test_the_prompts_of_a_session_each_go_on_where_the_one_before_ended(scene: Scene):
+    memory = {"gamma": -1.0, "gamma_talk": -1.0, "quotes": 80}
+    agent = scene.agent(modules={"generator": {"prompting": "direct"}}, memory=memory, checks=CHECKED)
+    talk = agent.conversation("maya", at=START)
+    talk.respond("My dog Rex is afraid of thunder.", "Maya", START)
+    for minute, text in enumerate(("Good morning! I live in Bath.", "I slept badly.", "It rained.")):
+        assert talk.respond(text, "Maya", START + DAY + minute * DAY / 1440).recalled
+    first, *later = [request.messages for request in requests_of(agent, "generator")][1:]
+    assert "<memory>" in first[-1].content
+    for before, after in pairwise((first, *later)):
+        assert after[: len(before)] == before
+        assert after[-1].content in ("I slept badly.", "It rained."), "neither recalled again nor quoted"
 
 
 def test_small_talk_recalls_only_what_is_near_to_it(scene: Scene):

@@ -15,7 +15,7 @@ from ld_agent.modules.base import Models
 from ld_agent.modules.situation import Prompted, Situation, native, with_passed, with_results
 from ld_agent.passed import NOTHING_PASSED, Aside
 from ld_agent.prompts import as_line, as_name
-from ld_agent.types import Recalled, ReplyOptions, Utterance
+from ld_agent.types import Record, ReplyOptions, Utterance
 
 T = TypeVar("T")
 DECISION_TOKENS = 12
@@ -233,9 +233,10 @@ def render(situation: Situation, template: str = "generator") -> tuple[Message, 
     """
     several = len(situation.people) > 1
     system, *examples = situation.language.prompt(template).render(**_known(situation, template != "generator"))
-    background = examples.pop().content if examples and examples[-1].role == "user" else ""
+    if examples and examples[-1].role == "user":
+        examples.pop()
     messages = [_with_added(system, situation), *(() if situation.decides else examples)]
-    begun = len(messages)
+    begun, seen = len(messages), set[str]()
     said = (*situation.context, situation.heard)
     for one, text in zip(said, list(map(as_line, [one.text for one in said])), strict=True):
         by_agent = one.speaker == situation.agent
@@ -248,9 +249,29 @@ def render(situation: Situation, template: str = "generator") -> tuple[Message, 
             messages[-1] = Message(role, f"{messages[-1].content}\n{text}")
         else:
             messages.append(Message(role, text))
-    if background:
-        messages[-1] = Message("user", f"{background}\n\n{messages[-1].content}")
+        if template != "generator" and (background := _background(one, situation, template, seen)):
+            messages[-1] = Message("user", f"{background}\n\n{messages[-1].content}")
     return tuple(messages)
+
+
+def _background(line: Utterance, situation: Situation, template: str, seen: set[str]) -> str:
+    """What was recalled for a line and stands before no earlier one; for the one to answer, also what is quoted.
+
+    Args:
+        seen: the ids of memories that stand before earlier lines; takes those of this one.
+    """
+    heard = line is situation.heard
+    earlier = situation.shown.get(line.id, ()) if template == DIRECT else ()
+    recalled = [one.record for one in situation.recalled] if heard else earlier
+    fresh = [record for record in recalled if record.id not in seen]
+    seen.update(record.id for record in fresh)
+    if template == DIRECT:
+        fresh.sort(key=lambda record: (record.at, record.id))
+    if not heard and not fresh:
+        return ""
+    shown = {"memories": _memories(fresh, situation, True), **({} if heard else {"quotes": ()})}
+    last = situation.language.prompt(template).render(**_known(situation, True) | shown)[-1]
+    return last.content if last.role == "user" else ""
 
 
 def render_directly(situation: Situation) -> tuple[Message, ...]:
@@ -275,19 +296,17 @@ def render_as_paper(situation: Situation) -> tuple[Message, ...]:
 
 
 def render_as_rsum(situation: Situation) -> tuple[Message, ...]:
-    """The messages of a situation in the layout of LLM-Rsum's systems (Tables 2 and B.12 to B.14), without persona
-    banks.
-
-    Earlier sessions that are all recalled are part of the dialogue, as those of the context-only systems.
-    """
-    earlier = [line for r in situation.recalled[::-1] if r.record.view == WHOLE for line in r.record.text.splitlines()]
-    relevant = [r for r in situation.recalled if r.record.view in RETRIEVED]
-    memories = [r for r in situation.recalled if r.record.view not in (*RETRIEVED, WHOLE)]
+    """The messages of a situation in the layout of LLM-Rsum's systems (Tables 2 and B.12 to B.14), without persona banks;
+    earlier sessions that are all recalled are part of the dialogue, as those of the context-only systems."""
+    records = [recalled.record for recalled in situation.recalled]
+    earlier = [line for record in records[::-1] if record.view == WHOLE for line in record.text.splitlines()]
+    relevant = [record for record in records if record.view in RETRIEVED]
+    memories = [record for record in records if record.view not in (*RETRIEVED, WHOLE)]
     system, request = situation.language.prompt("generator_rsum").render(
         agent=situation.agent,
         earlier=earlier,
-        relevant=[(_origin(r, situation), r.record.text) for r in relevant],
-        memories=[(_origin(r, situation), r.record.text) for r in memories],
+        relevant=_memories(relevant, situation),
+        memories=_memories(memories, situation),
         context=[(u.speaker, u.text) for u in situation.context],
         heard=(situation.heard.speaker, situation.heard.text),
     )
@@ -306,7 +325,7 @@ def _known(situation: Situation, with_date: bool = False) -> dict[str, Any]:
         "people": situation.language.named(situation.people or (situation.heard.speaker,)),
         "agent_traits": known.get(situation.agent, ()),
         "others_traits": [(name, traits) for name, traits in known.items() if name != situation.agent and traits],
-        "memories": [(_origin(r, situation, with_date), r.record.text) for r in situation.recalled],
+        "memories": _memories([one.record for one in situation.recalled], situation, with_date),
         "quotes": [
             (
                 situation.language.origin(u.at, u.channel, situation.heard.at, dated=with_date),
@@ -323,11 +342,14 @@ def _with_added(system: Message, situation: Situation) -> Message:
     return Message(system.role, "\n\n".join([system.content, *added]))
 
 
-def _origin(recalled: Recalled, situation: Situation, with_date: bool = False) -> str:
-    """The age of a memory; its kind, if several mechanisms are enabled; and its origin, if the person did not say it in
-    the chat."""
-    record, language = recalled.record, situation.language
-    more = []
+def _memories(records: Sequence[Record], situation: Situation, with_date: bool = False) -> list[tuple[str, str]]:
+    """The origin and the text of each memory."""
+    return [(_origin(record, situation, with_date), record.text) for record in records]
+
+
+def _origin(record: Record, situation: Situation, with_date: bool) -> str:
+    """The age of a memory, its kind if several mechanisms are enabled, and its origin if it was not said in the chat."""
+    language, more = situation.language, []
     if situation.labelled:
         more.append(language.words.kinds.get(record.view, record.view))
     if record.said_by and situation.heard.speaker not in record.said_by:
@@ -347,11 +369,7 @@ def _marked(speaker: str, trait: str, situation: Situation) -> str:
 
 
 def _note(notes: list[str], left_out: Sequence[str], what: str) -> None:
-    """Note what did not fit.
-
-    Args:
-        left_out: the ids of what was left out, or its texts; "": it has none.
-    """
+    """Note what did not fit, by its ids or texts; "": it has none."""
     if left_out:
         notes.append(f"{len(left_out)} {what} did not fit the model's window{_named(left_out)}")
 
@@ -371,8 +389,5 @@ def _longest_tail(items: tuple[T, ...], fits: Callable[[tuple[T, ...]], bool]) -
     low, high = 0, len(items)
     while low < high:
         middle = (low + high + 1) // 2
-        if fits(items[len(items) - middle :]):
-            low = middle
-        else:
-            high = middle - 1
+        low, high = (middle, high) if fits(items[len(items) - middle :]) else (low, middle - 1)
     return items[len(items) - low :]

@@ -13,7 +13,7 @@ from ld_agent.backbones.base import Message
 from ld_agent.languages import ENGLISH, Language
 from ld_agent.passed import NOTHING_PASSED, Aside, Passed
 from ld_agent.prompts import as_line
-from ld_agent.types import Recalled, Utterance
+from ld_agent.types import Recalled, Record, Utterance
 
 LONGEST_RESULT = 2000  # characters of a tool's result; its middle is left out
 MOST_RESULTS = 8
@@ -46,6 +46,8 @@ class Situation:
         asked: only the memory can answer, and the answer must be supported by what was said.
         about: the only speaker whom ``heard`` asks about by name, if any; see `asked_about`.
         passed: what the client sent besides text.
+        shown: what was recalled for earlier lines of the running session, by the line's id; a model that follows instructions
+            sees it there, so that its prompt begins as the one before.
     """
 
     agent: str
@@ -69,6 +71,7 @@ class Situation:
     asked: bool = False
     about: str = ""
     passed: Passed = NOTHING_PASSED
+    shown: Mapping[str, Sequence[Record]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,7 +181,7 @@ async def reply(about: About, utterance: str) -> Response:
     whose, service = about.whose, about.whose.service
     explained = service.explained.get((whose.id, utterance))
     conversation = await service.open(whose.id, "")
-    hits = explained.recalled if explained else whose.store.recalled_by(whose.key, utterance)
+    hits = explained.recalled if explained else whose.store.recalled_by(whose.key, [utterance])[utterance]
     query = explained.heard.text if explained else ""
     return await service.brief(
         lambda: about.show(

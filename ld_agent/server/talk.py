@@ -88,7 +88,7 @@ def _beside(whose: Known, utterance: str) -> dict[str, Any]:
     asked = heard.id if heard else ""
     return {
         "query": heard.text if heard else "",
-        "hits": reply.recalled if reply else store.recalled_by(key, utterance),
+        "hits": reply.recalled if reply else store.recalled_by(key, [utterance])[utterance],
         "learned": store.personas(key).learned_from([asked]),
         "pending": any(u.id == asked for u in store.unextracted(key)),
     }

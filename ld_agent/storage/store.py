@@ -60,10 +60,15 @@ class Store(Edits):
                 row = {"conversation": key, "record": record, "utterance": reply}
                 insert(self.db.of(key), "recall", row, unless_there=True)
 
-    def recalled_by(self, key: int, reply: str) -> list[Record]:
-        """The records of `note_recalled` as they are now, in the order of storing."""
-        recalled = "SELECT record FROM recall WHERE conversation = ?1 AND utterance = ?2"
-        return self._records(key, f"conversation = ?1 AND id IN ({recalled})", key, reply)
+    def recalled_by(self, key: int, replies: Sequence[str]) -> dict[str, list[Record]]:
+        """By reply, the records of `note_recalled` as they are now, in the order of storing."""
+        of_replies = f"conversation = ?1 AND {self.db.within('utterance', '?2')}"
+        pairs = self.db.of(key).rows(f"SELECT utterance, record FROM recall WHERE {of_replies}", (key, [*replies]))
+        records = self._records(
+            key, f"conversation = ?1 AND {self.db.within('id', '?2')}", key, [*{one for _, one in pairs}]
+        )
+        known = {*map(tuple, pairs)}
+        return {reply: [record for record in records if (reply, record.id) in known] for reply in replies}
 
     def _records(self, key: int, where: str, *values: Any) -> list[Record]:
         rows = self.db.of(key).rows(f"SELECT {RECORD} FROM record WHERE {where} ORDER BY pk", values)

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from cli_commands import CommandLine, conversation_line, scripted_config
 
-from ld_agent.backbones.base import Request
+from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.local.likelihood import Likelihood
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import load_config
 from ld_agent.errors import InputError
 from ld_agent.evaluation.run_files import Item, Prediction
-from ld_agent.evaluation.tasks.response import ResponseTask
+from ld_agent.evaluation.tasks.response import ResponseTask, _prefixes
 from ld_agent.evaluation.tasks.response import measures as response_measures
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
@@ -173,6 +173,9 @@ def test_what_a_cache_of_prompts_beginnings_holds_is_counted_within_a_session(tm
     assert first[0] == 0
     assert second[0] == first[1], "the second prompt goes on where the first one ended"
     assert later[0][0] == 0, "a new session"
+    talk, quiz = (Request((Message("system", text),), "generator", 1) for text in ("Talk. Hello", "Answer."))
+    turns: list[Any] = [(task.items[0], None, request) for request in (talk, quiz, talk)]
+    assert [one["prefix"] for one in _prefixes(turns)] == [0, len("\0system\0"), len("\0system\0Talk. Hello")]
     shares = sum(p.details["prefix"] for p in made) / sum(p.details["prompt"] for p in made)
     assert response_measures(made)["prefix"].overall == pytest.approx(shares)
 

@@ -253,6 +253,18 @@ def test_what_is_recalled_stands_right_before_the_utterance(config):
         assert (trait in last.content, trait in before[0].content) == (asked, not asked)
 
 
+def test_what_was_recalled_for_an_earlier_line_stays_there_and_stands_nowhere_else(config):
+    generator, memory = Generator(Models(config(), ScriptedBackbone()), "direct"), FULL.recalled[0]
+    first = replace(FULL, heard=utterance("Maya", "Morning!", 1), context=(), recalled=(memory,))
+    said = (first.heard, utterance("Sam", "Hi!", 2))
+    later = replace(FULL, context=said, recalled=(memory,), shown={first.heard.id: (memory.record,)})
+    before, after = generator.prompt_for(first).messages, generator.prompt_for(later).messages
+    assert after[: len(before)] == before
+    assert sum(memory.record.text in message.content for message in after) == 1
+    alone = generator.prompt_for(replace(later, context=())).messages
+    assert memory.record.text in alone[-1].content, "the line that it stood before did not fit"
+
+
 @pytest.mark.parametrize(
     ("answer", "kept"),
     [

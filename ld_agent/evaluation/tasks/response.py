@@ -125,13 +125,13 @@ def _echoed(prediction: Prediction) -> bool:
 
 
 def _prefixes(turns: Sequence[Replayed]) -> Iterator[dict[str, int]]:
-    """How many characters each prompt has, and with how many of them the prompt before it in the same session began."""
-    before, session = "", 0
+    """How many characters each prompt has, and with how many of them an earlier one of the same session began."""
+    earlier: dict[tuple[str, int], list[str]] = {}
     for item, _, request in turns:
         prompt = "".join([f"\0{message.role}\0{message.content}" for message in request.messages])
-        same = _same_beginning(before, prompt) if item.session == session else 0
-        yield {"prompt": len(prompt), "prefix": same}
-        before, session = prompt, item.session
+        before = earlier.setdefault((item.episode, item.session), [])
+        yield {"prompt": len(prompt), "prefix": max([_same_beginning(one, prompt) for one in before], default=0)}
+        before.append(prompt)
 
 
 def _same_beginning(one: str, other: str) -> int:

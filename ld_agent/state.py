@@ -136,8 +136,11 @@ class Relation:
         later = self._store.utterances_by_id(self.key, [t.ended_by for t in ended]) if ended else {}
         return {t.source: later[t.ended_by].text[:LONGEST_CORRECTION] for t in ended if t.ended_by in later}
 
-    def shown(self, running: Sequence[Utterance]) -> dict[str, Sequence[Record]]:
-        """By line of a running session, what was recalled for the reply that follows it."""
+    def shown(self, running: Sequence[Utterance]) -> dict[str, Sequence[Record]] | None:
+        """By line of a running session, what was recalled for the reply that follows it; None: as published, it leaves with
+        its turn."""
+        if self.check is None:
+            return None
         agent = self.agent_name
         lines = {reply.id: line.id for line, reply in pairwise(running) if reply.speaker == agent != line.speaker}
         recalled = self._store.recalled_by(self.key, [*lines]) if lines else {}

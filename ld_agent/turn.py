@@ -181,7 +181,8 @@ class Turn:
             running = self.cache.utterances
             opening = running[(len(running) - 1) // STEADY * STEADY]
             if opening.id != self.heard.id:
-                vector, since = relation.encoder.encode([opening.text])[0], opening.at - BEFORE
+                vector = relation.encoder.encode([opening.text])[0]
+                since = opening.at - BEFORE if relation.check else opening.at
         return dict(relation.bank.select(self._everyone, vector, self.heard.at, relation.agent_name, since))
 
     def _situation(self) -> Situation:

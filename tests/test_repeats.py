@@ -95,7 +95,7 @@ def test_repetitions_can_be_kept(scene: Scene):
 class TestEmbeddedModel:
     """A greedy model gives the same answer to the same prompt, so a person who says the same would hear the same."""
 
-    HEARD = "I have moved to the coast with my two dogs."
+    HEARD = "I have moved to the coast."
 
     @pytest.fixture(scope="class")
     def agent(self, encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Agent]:

@@ -260,17 +260,16 @@ def _background(line: Utterance, situation: Situation, template: str, seen: set[
     Args:
         seen: the ids of memories that stand before earlier lines; takes those of this one.
     """
-    heard = line is situation.heard
-    earlier = situation.shown.get(line.id, ()) if template == DIRECT else ()
-    recalled = [one.record for one in situation.recalled] if heard else earlier
+    heard, shown = line is situation.heard, situation.shown if template == DIRECT else None
+    recalled = [one.record for one in situation.recalled] if heard else (shown or {}).get(line.id, ())
     fresh = [record for record in recalled if record.id not in seen]
     seen.update(record.id for record in fresh)
-    if template == DIRECT:
+    if shown is not None:
         fresh.sort(key=lambda record: (record.at, record.id))
     if not heard and not fresh:
         return ""
-    shown = {"memories": _memories(fresh, situation, True), **({} if heard else {"quotes": ()})}
-    last = situation.language.prompt(template).render(**_known(situation, True) | shown)[-1]
+    of_line = {"memories": _memories(fresh, situation, True), **({} if heard else {"quotes": ()})}
+    last = situation.language.prompt(template).render(**_known(situation, True) | of_line)[-1]
     return last.content if last.role == "user" else ""
 
 

@@ -47,7 +47,7 @@ class Situation:
         about: the only speaker whom ``heard`` asks about by name, if any; see `asked_about`.
         passed: what the client sent besides text.
         shown: what was recalled for earlier lines of the running session, by the line's id; a model that follows instructions
-            sees it there, so that its prompt begins as the one before.
+            sees it there, so that its prompt begins as the one before. None: it sees only what was recalled for ``heard``.
     """
 
     agent: str
@@ -71,7 +71,7 @@ class Situation:
     asked: bool = False
     about: str = ""
     passed: Passed = NOTHING_PASSED
-    shown: Mapping[str, Sequence[Record]] = field(default_factory=dict)
+    shown: Mapping[str, Sequence[Record]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

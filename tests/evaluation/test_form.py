@@ -88,6 +88,7 @@ def test_ratings_by_keyboard_survive_a_reload_and_are_exported(tmp_path: Path):
             page.locator(f"input[name={aspect}]").first.focus()
             page.keyboard.press("ArrowRight")
         page.get_by_role("button", name="Next").press("Enter")
+        page.get_by_text("Item 2 of 6").wait_for()
         page.reload()
         assert page.locator("#place").inner_text() == "Item 2 of 6"
         with page.expect_download() as download:

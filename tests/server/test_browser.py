@@ -239,7 +239,8 @@ def test_the_memory_of_an_earlier_reply_does_not_come_late(page: Any):
     page.locator("#beside").get_by_text("Because you said").first.wait_for()
     held: list[Any] = []
     page.route("**/beside/**", lambda route: route.continue_() if held else held.append(route))
-    page.goto("/talk?person=ann")  # asks for the memory of the last reply
+    with page.expect_request("**/beside/**"):  # of the last reply
+        page.goto("/talk?person=ann")
     with page.expect_event("requestfailed", lambda request: request == held[0].request):
         page.keyboard.type("Do I keep bees?")
         page.keyboard.press("Enter")

@@ -120,7 +120,7 @@ def demo(
     """
     from ld_agent.cli.demo import run_demo
 
-    run_demo(configured(config, store, overrides, greedy=True), why)
+    run_demo(configured(config, store, overrides), why)
 
 
 app.command("doctor", rich_help_panel=TALK)(doctor.doctor)

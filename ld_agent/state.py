@@ -85,9 +85,10 @@ class Relation:
         self._store.retry(self.key, once=True)  # retry what failed while a model was unavailable
 
     def _views(self) -> EnabledViews:
-        return EnabledViews(self.resources.config.memory.views, self._context())
+        return EnabledViews(self.resources.config.memory.views, self.context())
 
-    def _context(self) -> ViewContext:
+    def context(self) -> ViewContext:
+        """What its views are made from, in its own language."""
         return self.resources.view_context(self.key, self.agent_name, self.models)
 
     def _settle_language(self) -> None:
@@ -116,7 +117,7 @@ class Relation:
         """What all views recall: at most ``k`` records each, or as configured and within the budget of a prompt."""
         if k is None:
             return self.views.recall(query)
-        context = self._context()
+        context = self.context()
         settings = context.settings.model_copy(update={"k": k})
         views = EnabledViews(self.resources.config.memory.views, replace(context, settings=settings))
         return views.recall(query, within_budget=False)

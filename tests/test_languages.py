@@ -20,6 +20,7 @@ from ld_agent.languages.words import KEYS
 from ld_agent.memory.views import VIEWS
 from ld_agent.modules.extractor import parse_traits
 from ld_agent.modules.replies import ReplyStream, decision
+from ld_agent.running.rebuild import rebuild
 from ld_agent.text import SENTENCE_END, stems_of, terms_of
 
 READING = ENGLISH.reading
@@ -93,6 +94,22 @@ def test_auto_keeps_the_language_when_a_conversation_is_reopened(tmp_path: Path)
             for text in texts:
                 agent.conversation("a").respond(text, at=START)
     assert {r.messages[0].content[:3] for r in model.requests if r.module == "generator"} == {"You"}
+
+
+def test_auto_rebuilds_a_memory_in_the_language_of_its_conversation(tmp_path: Path):
+    settings = [f"store.path={tmp_path / 'a.db'}", "language=auto", "checks.adapter=null"]
+    with Agent.from_config(
+        load_config("default", [*settings, "memory.views=[none]"]), backbone=backbone("无特征。")
+    ) as agent:
+        talk = agent.conversation("a")
+        talk.respond("你好，我住在上海。", at=START)
+        talk.end_session()
+    model = backbone("无特征。")
+    with Agent.from_config(load_config("default", [*settings, "memory.views=[events]"]), backbone=model) as agent:
+        [stored] = agent.store.conversations()
+        rebuild(agent, stored, taken=lambda view, sessions: None)
+    [asked] = [r for r in model.requests if r.module == "summarizer"]
+    assert asked.messages[0].content.startswith("你善于")
 
 
 @pytest.mark.parametrize("code", shipped())

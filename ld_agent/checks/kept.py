@@ -49,12 +49,13 @@ OWN_WORDS = 60
 MOST_SENTENCES, MOST_TRAITS = 64, 64
 """Sentences and traits of one line that are judged: its first ones."""
 FEWEST, MOST = 3, 30
-"""Words of a sentence that may be stored as it was said."""
+"""Words of a sentence that may be stored as a trait as it was said; an event quotes longer ones."""
 NO_LEAST: Mapping[str, float] = {}
 QUOTE = "\0"
 """Stands for what is quoted."""
 QUOTED = re.compile(r"[\"“][^\s\"“”]++\s++[^\s\"“”]++\s++[^\s\"“”][^\"“”]*+[\"”]")
 
+CLAUSE_END = re.compile(r"(?<=[,;:])\s+")
 PASSED_ON = re.compile(r"^> [^\n]*\n?|\[forwarded[^\]\n]{0,200}\].*+", re.MULTILINE | re.DOTALL)
 """What somebody else wrote: a line after "> ", and all of a forwarded message, as histories mark it."""
 
@@ -78,7 +79,7 @@ def true_traits(
         ends: the line ends an earlier trait, so that it tells something even if no trait was found.
     """
     said = lines[-1][1]
-    own = [sentence for sentence in _sentences(said) if speaks_of_self(QUOTED.sub("", sentence), reading)]
+    own = [sentence for sentence in _sentences(said, reading) if speaks_of_self(QUOTED.sub("", sentence), reading)]
     rests_on = {trait: _nearest(trait, own, reading) for trait in traits[:MOST_TRAITS]}
     if check.verbatim:
         return _in_own_words(check, lines, own, rests_on, reading, ends)
@@ -144,16 +145,30 @@ def _nearest(trait: str, sentences: Sequence[str], reading: Reading) -> str:
     return sentences[shared.index(max(shared))] if any(shared) else ""
 
 
-def _sentences(text: str) -> list[str]:
-    """The sentences of a text that state something themselves, whole; what only quotes is nobody's statement."""
+def _sentences(text: str, reading: Reading, most: int = MOST) -> list[str]:
+    """The sentences of a text that state something themselves, long ones clause by clause; what only quotes is nobody's
+    statement."""
     text = without_passed_on(text[:LONGEST_READ])
     quoted = iter(QUOTED.findall(text))
     found = []
     for sentence in (" ".join(part.split()) for part in SENTENCE_END.split(QUOTED.sub(QUOTE, text))):
         whole = "".join(next(quoted, char) if char == QUOTE else char for char in sentence)
-        if FEWEST <= len(sentence.split()) <= MOST and not sentence.endswith(ASKS):
-            found.append(whole)
+        if not sentence.endswith(ASKS):
+            found += [clause for clause in _clauses(whole, reading, most) if FEWEST <= len(clause.split()) <= most]
     return found[:MOST_SENTENCES]
+
+
+def _clauses(sentence: str, reading: Reading, most: int) -> list[str]:
+    """A sentence, or the clauses of one of more than ``most`` words that begin with their own "I" or "and my"."""
+    if len(sentence.split()) <= most:
+        return [sentence]
+    clauses = [""]
+    for part in CLAUSE_END.split(sentence):
+        if any(reading.patterns["first_person"].match(words) for words in (part, part.partition(" ")[2])):
+            clauses.append(part)
+        else:
+            clauses[-1] += f" {part}"
+    return [clause.strip(" ,;:") for clause in clauses]
 
 
 def over(check: StatementCheck, statements: Sequence[Pair]) -> list[int]:
@@ -231,7 +246,7 @@ def ending(check: StatementCheck, told: Sequence[tuple[str, str]], alike: NDArra
     return {pairs[n][1] for n in over(check, [(stated[new], f"{told[old][0]}: {told[old][1]}") for old, new in pairs])}
 
 
-def true_event(check: StatementCheck, lines: Lines, summary: str, agent: str) -> Kept:
+def true_event(check: StatementCheck, lines: Lines, summary: str, agent: str, reading: Reading) -> Kept:
     """The sentences of a summary that the lines of its session support; if some are not, also what people said.
 
     Args:
@@ -242,7 +257,7 @@ def true_event(check: StatementCheck, lines: Lines, summary: str, agent: str) ->
     kept = [sentence for sentence, true in zip(sentences, supported, strict=True) if true]
     if len(kept) == len(sentences) and kept:
         return Kept(summary)
-    return Kept(" ".join([*kept, *own_words(check, lines, agent)]), len(sentences) - len(kept))
+    return Kept(" ".join([*kept, *own_words(check, lines, agent, reading)]), len(sentences) - len(kept))
 
 
 def supports(check: StatementCheck, lines: Lines, statements: Sequence[str]) -> list[bool]:
@@ -258,9 +273,9 @@ def supports(check: StatementCheck, lines: Lines, statements: Sequence[str]) -> 
     return [statement in said or bool(true >= TRUE) for statement, true in zip(statements, best, strict=True)]
 
 
-def own_words(check: StatementCheck, lines: Lines, agent: str) -> list[str]:
+def own_words(check: StatementCheck, lines: Lines, agent: str, reading: Reading) -> list[str]:
     """The sentences that most likely still matter later, in order, each with its speaker: `OWN_WORDS` words, but one at least."""
-    said = [(n, speaker, s) for n, (speaker, text) in enumerate(lines) for s in _sentences(text)]
+    said = [(n, speaker, s) for n, (speaker, text) in enumerate(lines) for s in _sentences(text, reading, OWN_WORDS)]
     said = [one for one in said if one[1] != agent] or said
     if not said:
         return [f"{as_name(speaker)}: {text}" for speaker, text in lines[:1]]

@@ -245,10 +245,12 @@ def _count(said: _Said) -> Resolved:
         return None
     number, unit = said.number, said.dates.unit_of[said.word("unit")]
     number = number if said.has("ahead") else -number
-    if unit == "day":
-        return "day" if abs(number) <= EXACT_DAYS else "about_day", said.today + timedelta(days=number)
-    if unit == "week":
-        return "about_day", said.today + timedelta(weeks=number)
+    if unit in ("day", "week"):
+        days = timedelta(days=number if unit == "day" else 7 * number)
+        exact = said.word("ahead") in said.relative.days or (
+            unit == "day" and abs(number) <= EXACT_DAYS
+        )  # "from today"
+        return "day" if exact else "about_day", said.today + days
     months = number * (12 if unit == "year" else 1)
     form: Form = "about_month" if abs(months) <= 12 or unit == "month" else "about_year"
     return form, _month(said.today, months)

@@ -86,7 +86,7 @@ def rebuild(
     problems: list[str] = []
     agent.store.retry(conversation.key)
     learn_history(agent, conversation, learned)
-    context = replace(agent.view_context(conversation.key, conversation.agent), waits=False)
+    context = replace(_opened(agent, conversation).context(), waits=False)
     for view in build_views(agent.config.memory.views, context):
         shelf = agent.store.shelf(conversation.key, view.name)
         waiting = shelf.undigested(backlog=True)

@@ -92,6 +92,16 @@ def test_what_lasts_is_kept_even_if_the_extractor_missed_it(check: StatementChec
     assert true_traits(check, [("Nell", "I'm allergic to peanuts.")], [], READING) == ["I'm allergic to peanuts."]
 
 
+def test_somebody_who_tells_all_in_one_sentence_is_understood_clause_by_clause(check: StatementCheck):
+    said = (
+        "A bit about me, since you ask: I'm from Galway but I've lived in Turin for six years, I've two boys, Cian and Odhran, "
+        "I tune pianos for a living and on Sundays I sing in a choir, and my sister breeds goats."
+    )
+    kept = true_traits(check, [("Nell", said)], ["I have two boys."], READING)
+    assert kept[:2] == ["I'm from Galway but I've lived in Turin for six years", "I've two boys, Cian and Odhran"]
+    assert own_words(check, [("Nell", said)], "Sam", READING) == [f"Nell: {said}"]
+
+
 def test_a_line_ends_what_it_says_is_over(check: StatementCheck):
     known = ["Nell: I smoke.", "Nell: I live in Leeds.", "Nell: We have a parrot called Kiwi."]
     assert over(check, [([("Nell", "haven't touched a cigarette since may")], claim) for claim in known]) == [0]
@@ -146,13 +156,13 @@ def test_a_farewell_ends_nothing(check: StatementCheck):
 
 def test_a_summary_that_was_not_said_becomes_their_own_words(check: StatementCheck):
     lines = [("Nell", "My brother Ivo opens a cafe on Friday."), ("Sam", "Wish him luck!")]
-    kept = true_event(check, lines, "Sam and Nell are buying a horse.", "Sam")
+    kept = true_event(check, lines, "Sam and Nell are buying a horse.", "Sam", READING)
     assert (kept.text, kept.dropped) == ("Nell: My brother Ivo opens a cafe on Friday.", 1)
-    assert true_event(check, lines, "Nell's brother Ivo opens a cafe on Friday.", "Sam").dropped == 0
+    assert true_event(check, lines, "Nell's brother Ivo opens a cafe on Friday.", "Sam", READING).dropped == 0
 
 
 def test_the_agent_is_quoted_only_where_nobody_else_spoke(check: StatementCheck):
-    assert own_words(check, [("Nell", "Hm?"), ("Sam", "I like the rain a lot.")], "Sam") == [
+    assert own_words(check, [("Nell", "Hm?"), ("Sam", "I like the rain a lot.")], "Sam", READING) == [
         "Sam: I like the rain a lot."
     ]
 

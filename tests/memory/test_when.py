@@ -30,6 +30,7 @@ SUNDAY = datetime(2026, 3, 15, 18, tzinfo=UTC)
         ("Next year we'll build.", "In 2027 we'll build."),
         ("Last summer we hiked.", "In summer 2025 we hiked."),
         ("We are moving in two weeks.", "We are moving around 26 March 2026."),
+        ("Two weeks from today I have my test.", "On 26 March 2026 I have my test."),
         ("It rained last week.", "It rained in the week of 2 March 2026."),
         ("This weekend we're painting.", "On the weekend of 14 March 2026 we're painting."),
         ("Last month I bought a boat.", "In February 2026 I bought a boat."),

@@ -59,7 +59,9 @@ class EventView(View):
         if context.check is None or is_noted(session):
             return summary
         lines = [(u.speaker, dated(u.text, u.local_at, context.reading)) for u in session.utterances]
-        kept = true_event(context.check, lines, "" if summary.fallback else summary.text, context.agent)
+        kept = true_event(
+            context.check, lines, "" if summary.fallback else summary.text, context.agent, context.reading
+        )
         return replace(summary, text=kept.text, dropped=kept.dropped)
 
     def take_in(self, sessions: Sequence[Session], summaries: Sequence[Summary]) -> None:

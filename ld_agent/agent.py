@@ -17,16 +17,17 @@ from ld_agent.backbones.base import Backbone, Completion
 from ld_agent.config import Config, load_config
 from ld_agent.conversation import Conversation
 from ld_agent.errors import ConversationBusyError, InputError, StoreError
+from ld_agent.learning import history, pending
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views.base import ViewContext
 from ld_agent.memory.views.enabled import EnabledViews
 from ld_agent.modules.base import Models
+from ld_agent.relation import Relation
 from ld_agent.running.background import Background
 from ld_agent.running.resources import Resources
 from ld_agent.running.stateless import without_memory
 from ld_agent.running.turnstile import Turnstile
-from ld_agent.state import Relation
 from ld_agent.steps import GaveWay, arun, run
 from ld_agent.storage.rows import StoredConversation
 from ld_agent.storage.served import Directory
@@ -218,9 +219,9 @@ class Agent:
             heeding = self.resources.asking.giving_way(wanted), wanted
             goes_on, times = True, gave_way + 1
             with relation.turnstile.entered(waits=True), relation.up_to_date():
-                run(relation.pending(), relation.complete)
+                run(pending(relation), relation.complete)
             with relation.turnstile.entered(waits=True), relation.up_to_date(), suppress(GaveWay):
-                goes_on = run(relation.history(), *(heeding if gave_way < MOST_GIVEN_WAY else (relation.complete,)))
+                goes_on = run(history(relation), *(heeding if gave_way < MOST_GIVEN_WAY else (relation.complete,)))
                 times = 0
             if goes_on:
                 self._learn_later(relation, times)

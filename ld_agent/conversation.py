@@ -12,10 +12,11 @@ from datetime import datetime
 from typing import TypeVar
 
 from ld_agent.errors import InputError
+from ld_agent.learning import pending, session_ended
 from ld_agent.memory.short_term import ShortTermCache
+from ld_agent.relation import Relation
 from ld_agent.revising.correcting import correct, follow, undo
 from ld_agent.running.stream import AsyncReplyStream, SyncReplyStream
-from ld_agent.state import Relation, session_ended
 from ld_agent.steps import Steps, arun, run
 from ld_agent.turn import Turn, checked_reply_time
 from ld_agent.types import Prompt, Recalled, Record, Reply, ReplyOptions, Trait, Utterance, checked_text, utc
@@ -33,7 +34,7 @@ class Conversation:
 
     def __init__(self, relation: Relation, thread: str, learn_later: Callable[[Relation], None] | None = None) -> None:
         self.relation, self.thread, self._learn_later = relation, thread, learn_later
-        self._resources, self._store = relation.resources, relation.resources.store
+        self._resources, self._store = relation.resources, relation.store
         config, kept = self._resources.config, (self._store, relation.key)
         beta, clock, names = config.memory.beta, self._resources.clock, (relation.agent_name, config.agent.user)
         self._cache = ShortTermCache(*kept, beta, clock, thread, *names)
@@ -195,7 +196,7 @@ class Conversation:
         with self._inside(waits):
             if at is not None and self._cache.exceeded(utc(at)):
                 self._cache.end()
-            run(self.relation.pending(), self.relation.complete)
+            run(pending(self.relation), self.relation.complete)
 
     def learn_later(self) -> None:
         """Finish pending work in the background if the agent learns there; otherwise the next turn does it."""
@@ -349,7 +350,7 @@ class Conversation:
     def _learned(self) -> Iterator[None]:
         """Enter with nothing pending except work that failed."""
         with self._inside():
-            self._run(self.relation.pending())
+            self._run(pending(self.relation))
             yield
 
     @contextmanager

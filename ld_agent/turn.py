@@ -18,6 +18,7 @@ from ld_agent.answering import NO_COMPLETION, Answering
 from ld_agent.backbones.base import Completion, Message
 from ld_agent.checks.statements import ForgetRequest, asks_for_facts, forget_request
 from ld_agent.errors import InputError, ReplyStopped
+from ld_agent.learning import pending
 from ld_agent.memory.quotes import Told, compare, earlier, in_time_order, passages, quotes, sources_of
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
@@ -27,8 +28,8 @@ from ld_agent.modules.generator import Generator
 from ld_agent.modules.reader import Reader
 from ld_agent.modules.replies import ReplyStream, continued, decision, repeatable, reply_text, statements
 from ld_agent.modules.situation import Prompted, Situation
+from ld_agent.relation import Relation, gone_by
 from ld_agent.revising.forgetting import FORGOTTEN, Forgetting, quoted
-from ld_agent.state import Relation, gone_by
 from ld_agent.steps import Steps, metered
 from ld_agent.text import LONGEST_READ
 from ld_agent.types import SAID, Reply, ReplyOptions, Tokens, Utterance, checked_text, iso, utc
@@ -135,7 +136,7 @@ class Turn:
             answered_here: the agent's model answers, whose answer may be checked.
         """
         relation, config = self.relation, self.relation.resources.config
-        yield from relation.pending()
+        yield from pending(relation)
         self.notes += relation.take_notes()
         self._lap("pending")
         query = self._query()
@@ -341,7 +342,7 @@ class Turn:
 
     def _keep(self, text: str, at: datetime | None, interrupted: bool) -> Utterance:
         """Store the reply, after everything that was said while it was generated."""
-        store, key = self.relation.resources.store, self.relation.key
+        store, key = self.relation.store, self.relation.key
         with store.writing(key):
             agent, text = self.relation.agent_name, checked_text(text)
             kept = self.cache.append(agent, text, at, interrupted=interrupted, follows=True)
@@ -369,8 +370,6 @@ class Turn:
         self.timings_ms[step] = round(self.timings_ms.get(step, 0.0) + 1000 * (now - self.since), 3)
         self.since = now
 
-    # ---- a request to forget
-
     def _request(self) -> ForgetRequest | None:
         """What the person asks to forget, in the chat itself; documents ask in vain."""
         forgets = self.relation.resources.config.memory.forgets and self.heard.channel == "chat"
@@ -378,7 +377,7 @@ class Turn:
 
     def _forgetting(self, request: ForgetRequest, at: datetime | None, recorded: str | None) -> Steps[Reply]:
         """Forget what is meant and say so; only that something was forgotten is stored."""
-        yield from self.relation.pending()
+        yield from pending(self.relation)
         self._lap("pending")
         forgetting = Forgetting(self.relation, self.heard, self.cache.thread, self.relation.resources.clock())
         gone = forgetting.carried_out(request)

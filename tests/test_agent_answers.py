@@ -17,7 +17,7 @@ from ld_agent.checks.learned import ASKED, Pair
 from ld_agent.languages import ENGLISH
 from ld_agent.modules.situation import Situation
 from ld_agent.passed import Aside, Passed
-from ld_agent.state import gone_by
+from ld_agent.relation import gone_by
 from ld_agent.types import ReplyOptions, Trait, Utterance
 
 SCRIPT = {

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from agent_parts import CHECKED, Scene, requests_of
 
 from ld_agent.checks.kept import over
-from ld_agent.state import ends_at
+from ld_agent.learning import ends_at
 
 AT = datetime(2026, 3, 12, 18, tzinfo=UTC)
 LATER = AT + timedelta(days=38)

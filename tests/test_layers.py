@@ -11,7 +11,7 @@ LAYERS = (
     ("languages", "text", "checks", "prompts", "storage", "backbones", "datasets"),
     ("modules",),
     ("memory",),
-    ("agent", "conversation", "state", "revising", "resources", "stateless", "turn"),
+    ("agent", "answering", "conversation", "learning", "relation", "revising", "resources", "stateless", "turn"),
     ("rebuild", "replay"),
     ("evaluation", "training", "integrations"),
     ("server",),

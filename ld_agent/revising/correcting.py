@@ -15,7 +15,7 @@ from ld_agent.errors import InputError
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.corrections import Carried, Correction, content, corrected_lines
 from ld_agent.memory.views.stored import dialogue
-from ld_agent.state import Relation
+from ld_agent.relation import Relation
 from ld_agent.storage.rows import Rewriting
 from ld_agent.text import SENTENCE_END
 from ld_agent.types import Change, Record, Trait, Utterance
@@ -49,7 +49,7 @@ def correct(relation: Relation, target: str, text: str, at: datetime, *, forgott
     Raises:
         InputError: there is no such record, trait or utterance.
     """
-    store, key, reading = relation.resources.store, relation.key, relation.models.language.reading
+    store, key, reading = relation.store, relation.key, relation.models.language.reading
     text, forgotten = store.redaction.stored(text), forgotten or not text
     with store.writing(key):
         said = store.utterances(key)
@@ -65,7 +65,7 @@ def correct(relation: Relation, target: str, text: str, at: datetime, *, forgott
 
 def follow(relation: Relation, target: str, text: str, edited: datetime, at: datetime) -> None:
     """Correct an imported line that was edited where it comes from: no change by hand, and one made by hand stays."""
-    store, key = relation.resources.store, relation.key
+    store, key = relation.store, relation.key
     with store.writing(key):
         if not any(change.target == target for change in store.changes(key)):
             correct(relation, target, text, at)
@@ -84,7 +84,7 @@ def undo(relation: Relation, at: datetime) -> None:
     Raises:
         InputError: nothing was changed, or the latest change was to forget, which left nothing to give back.
     """
-    resources, store, key = relation.resources, relation.resources.store, relation.key
+    resources, store, key = relation.resources, relation.store, relation.key
     with store.writing(key):
         changes = store.changes(key)
         taken_back = undoable(changes)
@@ -114,7 +114,7 @@ def undo(relation: Relation, at: datetime) -> None:
 
 def _learned_since(relation: Relation, lines: Mapping[str, str]) -> list[str]:
     """The traits learned from lines as they stand that are not in their earlier texts."""
-    store, reading = relation.resources.store, relation.models.language.reading
+    store, reading = relation.store, relation.models.language.reading
     now = store.utterances_by_id(relation.key, list(lines))
     learned = store.personas(relation.key).learned_from(list(lines))
     return [
@@ -125,7 +125,7 @@ def _learned_since(relation: Relation, lines: Mapping[str, str]) -> list[str]:
 
 
 def _change(relation: Relation, target: str, text: str, at: datetime) -> None:
-    store, key = relation.resources.store, relation.key
+    store, key = relation.store, relation.key
     if text:
         store.edit(key, target, text, relation.resources.encoder.encode([text])[0], at)
     else:
@@ -133,7 +133,7 @@ def _change(relation: Relation, target: str, text: str, at: datetime) -> None:
 
 
 def _trait(relation: Relation, said: Sequence[Utterance], target: str, text: str) -> _Plan:
-    store, key = relation.resources.store, relation.key
+    store, key = relation.store, relation.key
     trait = next((trait for trait in store.traits(key) if trait.id == target), None)
     if trait is None:
         return _Plan()  # which `Store.edit` refuses
@@ -146,7 +146,7 @@ def _trait(relation: Relation, said: Sequence[Utterance], target: str, text: str
 
 def _record(relation: Relation, said: Sequence[Utterance], target: str, text: str) -> _Plan:
     """A record is corrected only in the lines that it was made from."""
-    record = next((record for record in relation.resources.store.records(relation.key) if record.id == target), None)
+    record = next((record for record in relation.store.records(relation.key) if record.id == target), None)
     if record is None:
         return _Plan()
     made_from = [u for u in said if u.id in set(record.sources)]
@@ -174,7 +174,7 @@ def _utterance(relation: Relation, said: Sequence[Utterance], target: str, text:
 
     differences = [replace(c, speaker=utterance.speaker) for c in _differences(utterance.text, text, reading)]
     corrections = [c for c in differences if not said_elsewhere(c.old)]
-    learned = relation.resources.store.personas(relation.key).learned_from([target]) if forgotten else []
+    learned = relation.store.personas(relation.key).learned_from([target]) if forgotten else []
     learned = [t for t in learned if _nearer(t.text, [c.old for c in differences], text, reading)]
     gone = [t for t in learned if t.mentions <= 1 and not said_elsewhere(t.text)]
     fewer = [replace(t, mentions=max(t.mentions - 1, 1)) for t in learned if t not in gone]
@@ -211,7 +211,7 @@ def in_own_words(relation: Relation, record: Record, after: Mapping[str, str]) -
     """
     if record.text or not record.sources:
         return record
-    lines = relation.resources.store.utterances_by_id(relation.key, record.sources)
+    lines = relation.store.utterances_by_id(relation.key, record.sources)
     said = [replace(u, text=after.get(u.id, u.text)) for u in map(lines.get, record.sources) if u is not None]
     said = [u for u in said if u.speaker != relation.agent_name and not asks(u.text)][:OWN_LINES]
     return replace(record, text=dialogue(said), fallback=True)
@@ -226,7 +226,7 @@ def _carry(
     relation: Relation, carried: Carried, plan: _Plan, target: str, text: str, at: datetime, *, forgotten: bool
 ) -> None:
     """Store the corrected lines, records and traits."""
-    resources, store, key = relation.resources, relation.resources.store, relation.key
+    resources, store, key = relation.resources, relation.store, relation.key
     [topics] = resources.topics.extract([text]) if text else [()]
     records = [(record, carried.record(record, topics)) for record in store.records(key)]
     records = [(old, replace(new, text=text) if new.id == target else new) for old, new in records]

@@ -18,8 +18,8 @@ from ld_agent.checks.statements import ForgetRequest, asks, forget_request, sent
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.corrections import content, rewritten
 from ld_agent.memory.index.lexical import stems
+from ld_agent.relation import Relation
 from ld_agent.revising.correcting import correct, in_own_words
-from ld_agent.state import Relation
 from ld_agent.storage.rows import Rewriting
 from ld_agent.text import EAST_ASIAN, HAN, simplified
 from ld_agent.types import Record, Utterance
@@ -58,7 +58,7 @@ class Forgetting:
 
     def __init__(self, relation: Relation, heard: Utterance, thread: str, at: datetime) -> None:
         self._relation, self._heard, self._thread, self._at = relation, heard, thread, at
-        self._store, self._key = relation.resources.store, relation.key
+        self._store, self._key = relation.store, relation.key
         self._reading, self._words = relation.models.language.reading, relation.models.language.words
 
     def carried_out(self, request: ForgetRequest) -> list[str] | None:

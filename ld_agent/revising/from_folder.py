@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ld_agent.state import Relation
+from ld_agent.relation import Relation
 from ld_agent.storage.folder import PROFILE, Changes, Item
 from ld_agent.storage.rows import Line
 from ld_agent.storage.served import Directory
@@ -24,7 +24,7 @@ THREAD = "notes"
 def carry_out(conversation: Conversation, changes: Changes) -> None:
     """Carry out changes; what went with an earlier one is skipped."""
     relation = conversation.relation
-    store, key = relation.resources.store, relation.key
+    store, key = relation.store, relation.key
     directory = Directory(store)
     times = [_time(relation, item) for item in changes.added]  # while what was said then is there
     for target, text in changes.edited.items():
@@ -42,7 +42,7 @@ def carry_out(conversation: Conversation, changes: Changes) -> None:
 
 def _add(relation: Relation, item: Item, at: datetime) -> None:
     """Store a line that a human wrote, once."""
-    store, key, config = relation.resources.store, relation.key, relation.resources.config
+    store, key, config = relation.store, relation.key, relation.resources.config
     people = [*store.speakers(key), relation.agent_name, config.agent.user]
     person = store.first_speaker(key, relation.agent_name) or config.agent.user
     of_profile = item.place.startswith(PROFILE)
@@ -64,7 +64,7 @@ def _add(relation: Relation, item: Item, at: datetime) -> None:
 def _time(relation: Relation, item: Item) -> datetime:
     """When the session began that a line stands under, one of the folder, or a day that a human wrote; else now."""
     kind, _, number = item.under.partition(" ")
-    if kind == "session" and (said := relation.resources.store.session_utterances(relation.key, int(number))):
+    if kind == "session" and (said := relation.store.session_utterances(relation.key, int(number))):
         return said[0].local_at
     try:
         return utc(datetime.fromisoformat(item.under).astimezone())

@@ -13,9 +13,10 @@ from datetime import timedelta
 
 from ld_agent.agent import Agent
 from ld_agent.errors import BackboneError
+from ld_agent.learning import history
 from ld_agent.memory.views import build_views
 from ld_agent.memory.views.enabled import digested
-from ld_agent.state import Relation
+from ld_agent.relation import Relation
 from ld_agent.steps import answered, run
 from ld_agent.storage.rows import TRAITS, StoredConversation
 
@@ -61,9 +62,9 @@ def _opened(agent: Agent, conversation: StoredConversation) -> Relation:
 
 
 def _learn_piece(relation: Relation) -> bool:
-    """Learn from a piece of imported history; see `Relation.history`."""
+    """Learn from a piece of imported history; see `ld_agent.learning.history`."""
     with relation.turnstile.entered(waits=True), relation.up_to_date():
-        return run(relation.history(), relation.complete)
+        return run(history(relation), relation.complete)
 
 
 def rebuild(

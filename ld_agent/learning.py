@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from ld_agent.checks.kept import ABOUT, CHANGES, ENDS, changed, may_last, over, telling, true_traits, without_passed_on
+from ld_agent.checks.kept import (
+    ABOUT,
+    CHANGES,
+    ENDS,
+    changed,
+    heads,
+    may_last,
+    over,
+    telling,
+    true_traits,
+    without_passed_on,
+)
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.statements import sentences_of, speaks_of_self
 from ld_agent.errors import InputError
@@ -138,8 +149,9 @@ def _judged(
     known = [t for t in near if not t.pinned and t.source != said.id and t.last_at <= said.at]
     ends = bool(known) and may_last(check, text, ENDS)
     told = telling(lines[-1:], said.speaker) if ends else []  # a question ends nothing
-    claims = [(told, f"{said.speaker}: {trait.text}") for trait in known] if told else []
-    ended = [known[n] for n in over(check, claims)]
+    claims = [(trait, head) for trait in known for head in heads(trait.text)] if told else []
+    places = over(check, [(told, f"{said.speaker}: {head}") for _, head in claims])
+    ended = list({claims[n][0].id: claims[n][0] for n in places}.values())
     true = true_traits(check, lines, traits, relation.models.language.reading, ends=bool(ended))
     newer = [
         t for t in near if t.last_at > said.at and t.source != said.id and not less_trusted(t.channel, said.channel)

@@ -176,6 +176,12 @@ def over(check: StatementCheck, statements: Sequence[Pair]) -> list[int]:
     return np.flatnonzero(check.probabilities(statements)[:, ENDED] >= OVER).tolist()
 
 
+def heads(statement: str) -> list[str]:
+    """A statement and, if more follows, what it says first: "I'm a nurse, mostly at night." is over with that."""
+    first = CLAUSE_END.split(statement, 1)[0].rstrip(",;:")
+    return [statement, first] if FEWEST <= len(first.split()) < len(statement.split()) else [statement]
+
+
 def may_last(check: StatementCheck, text: str, least: float) -> bool:
     """Whether a line says, with at least that probability, something that still matters in a month."""
     return bool(check.probabilities([(LASTING, text)])[0, SUPPORTED] >= least)

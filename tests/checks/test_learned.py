@@ -19,6 +19,7 @@ from ld_agent.checks.kept import (
     changed,
     deciding,
     ending,
+    heads,
     may_last,
     over,
     own_words,
@@ -100,6 +101,11 @@ def test_somebody_who_tells_all_in_one_sentence_is_understood_clause_by_clause(c
     kept = true_traits(check, [("Nell", said)], ["I have two boys."], READING)
     assert kept[:2] == ["I'm from Galway but I've lived in Turin for six years", "I've two boys, Cian and Odhran"]
     assert own_words(check, [("Nell", said)], "Sam", READING) == [f"Nell: {said}"]
+
+
+def test_what_a_statement_says_first_can_be_over():
+    assert heads("I'm a nurse, mostly at night.") == ["I'm a nurse, mostly at night.", "I'm a nurse"]
+    assert heads("Oh, I'm a nurse.") == ["Oh, I'm a nurse."]
 
 
 def test_a_line_ends_what_it_says_is_over(check: StatementCheck):

@@ -149,9 +149,9 @@ def _judged(
     known = [t for t in near if not t.pinned and t.source != said.id and t.last_at <= said.at]
     ends = bool(known) and may_last(check, text, ENDS)
     told = telling(lines[-1:], said.speaker) if ends else []  # a question ends nothing
-    claims = [(trait, head) for trait in known for head in heads(trait.text)] if told else []
-    places = over(check, [(told, f"{said.speaker}: {head}") for _, head in claims])
-    ended = list({claims[n][0].id: claims[n][0] for n in places}.values())
+    stated = [(trait, head) for trait in known for head in heads(trait.text)] if told else []
+    places = over(check, [(told, f"{said.speaker}: {head}") for _, head in stated])
+    ended = list({stated[n][0].id: stated[n][0] for n in places}.values())
     true = true_traits(check, lines, traits, relation.models.language.reading, ends=bool(ended))
     newer = [
         t for t in near if t.last_at > said.at and t.source != said.id and not less_trusted(t.channel, said.channel)

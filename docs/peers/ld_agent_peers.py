@@ -33,8 +33,8 @@ from ld_agent.memory.views.stored import StoredView, draft_of
 from ld_agent.steps import Steps, run_many
 from ld_agent.types import Recalled, Session
 
-PLAIN = ("personas.cap=0", "memory.quotes=0")
-"""Nothing but its memory answers: no persona bank, no quoted lines."""
+PLAIN = ("personas.cap=0", "memory.quotes=0", "modules.generator.grounded=false")
+"""Nothing but its memory answers: no persona bank, no quoted lines, and no check of answers against what only our memory keeps."""
 ARMS: Mapping[str, Sequence[str]] = {
     "ld_agent": (),
     "ld_agent, events alone": PLAIN,
@@ -299,7 +299,7 @@ def measured(name: str, data: Path, config: Config, out: Path) -> dict[str, Any]
         agent.warm_up()
 
         def costs() -> list[float]:
-            return [time.perf_counter(), counted.read + counted.written]
+            return [time.process_time(), counted.read + counted.written]
 
         begun = costs()
         for _ in run_many([(one.episode.id, live(agent, one.episode))], agent.models.complete, 1):
@@ -321,9 +321,9 @@ def measured(name: str, data: Path, config: Config, out: Path) -> dict[str, Any]
         "contained": round(found["answered"], 1),
         "never told": round(found["unknown_right"], 1),
         "statements": stored,
-        "s / line": round(learning[0], 1),
+        "CPU s / line": round(learning[0], 1),
         "tokens / line": round(learning[1]),
-        "s / answer": round(answering[0], 1),
+        "CPU s / answer": round(answering[0], 1),
         "tokens / answer": round(answering[1]),
         "peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }

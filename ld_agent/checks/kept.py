@@ -61,8 +61,8 @@ PASSED_ON = re.compile(r"^> [^\n]*\n?|\[forwarded[^\]\n]{0,200}\].*+", re.MULTIL
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What of a text is stored, and how many of its statements are not."""
+class Checked:
+    """What is left of a text, and how many of its statements were dropped."""
 
     text: str
     dropped: int = 0
@@ -252,7 +252,7 @@ def ending(check: StatementCheck, told: Sequence[tuple[str, str]], alike: NDArra
     return {pairs[n][1] for n in over(check, [(stated[new], f"{told[old][0]}: {told[old][1]}") for old, new in pairs])}
 
 
-def true_event(check: StatementCheck, lines: Lines, summary: str, agent: str, reading: Reading) -> Kept:
+def true_event(check: StatementCheck, lines: Lines, summary: str, agent: str, reading: Reading) -> Checked:
     """The sentences of a summary that the lines of its session support; if some are not, also what people said.
 
     Args:
@@ -262,8 +262,8 @@ def true_event(check: StatementCheck, lines: Lines, summary: str, agent: str, re
     supported = supports(check, lines, sentences)
     kept = [sentence for sentence, true in zip(sentences, supported, strict=True) if true]
     if len(kept) == len(sentences) and kept:
-        return Kept(summary)
-    return Kept(" ".join([*kept, *own_words(check, lines, agent, reading)]), len(sentences) - len(kept))
+        return Checked(summary)
+    return Checked(" ".join([*kept, *own_words(check, lines, agent, reading)]), len(sentences) - len(kept))
 
 
 def supports(check: StatementCheck, lines: Lines, statements: Sequence[str]) -> list[bool]:

@@ -7,9 +7,8 @@ numbers in the dialogue. Pure; knows no prompt and no store.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from ld_agent.checks.kept import supports
+from ld_agent.checks.kept import Checked, supports
 from ld_agent.checks.learned import Lines, StatementCheck
 from ld_agent.checks.statements import occurs
 from ld_agent.languages.reading import Reading
@@ -22,14 +21,6 @@ IDLE = "owns his her hers him himself herself themselves"
 """Further words without content; "owns" says no more than "has"."""
 CLOSE = 4
 """Number of neighbouring lines that may support a statement together."""
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """What is left of a text, and how many of its statements were dropped."""
-
-    text: str
-    dropped: int = 0
 
 
 def checked(

@@ -51,7 +51,7 @@ MOST_TOKENS = 160  # of a record: the related lines, and a sentence each of the 
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Noted:
     """The record of one utterance.
 
     Attributes:
@@ -193,7 +193,7 @@ class ConditionalView(StoredView):
 
     def _kept(
         self, session: Sequence[Utterance], utterance: Utterance, decide: bool, answer: Completion
-    ) -> Kept | None:
+    ) -> Noted | None:
         """The record in an answer; None: the utterance is not worth one.
 
         If records are checked, they keep a situation only if the last lines support it, and the sentences of
@@ -217,8 +217,8 @@ class ConditionalView(StoredView):
                 return None
         if not note and (written or not situation):
             words = self.context.models.language.said(utterance.speaker, " ".join(utterance.text.split())[:LONGEST])
-            return Kept(situation, words, fallback=True, unreadable=not parts)
-        return Kept(situation, note)
+            return Noted(situation, words, fallback=True, unreadable=not parts)
+        return Noted(situation, note)
 
 
 def _as_texts(parts: Parts) -> dict[str, str]:
@@ -227,8 +227,8 @@ def _as_texts(parts: Parts) -> dict[str, str]:
 
 
 def _from_traits(
-    unusable: Kept | None, utterance: Utterance, traits: Sequence[str], reading: Reading, decided: bool
-) -> Kept | None:
+    unusable: Noted | None, utterance: Utterance, traits: Sequence[str], reading: Reading, decided: bool
+) -> Noted | None:
     """A record whose note is what the extractor found in an utterance.
 
     If it found nothing that was said, the utterance is kept word for word if it was decided to be worth a record or the
@@ -237,7 +237,7 @@ def _from_traits(
     said = [trait for trait in traits if supported(trait, utterance.text, reading, share=NOTED)]
     if unusable is None or not said:
         return unusable if decided or (unusable is not None and unusable.unreadable) else None
-    return Kept(unusable.situation, f"{utterance.speaker}: {' '.join(said)}", by_extractor=True)
+    return Noted(unusable.situation, f"{utterance.speaker}: {' '.join(said)}", by_extractor=True)
 
 
 def labelled(answer: str) -> dict[str, str]:
@@ -279,6 +279,6 @@ def _until(said: Sequence[Utterance], utterance: Utterance) -> list[tuple[str, s
     return [(u.speaker, u.text) for u in said[:until]] or [(utterance.speaker, utterance.text)]
 
 
-def _draft(utterance: Utterance, kept: Kept, vector: Vectors) -> Draft:
+def _draft(utterance: Utterance, kept: Noted, vector: Vectors) -> Draft:
     details = {"situation": kept.situation, "note": kept.note} | ({"by": "extractor"} if kept.by_extractor else {})
     return draft_of([utterance], kept.text, vector, fallback=kept.fallback, details=details)

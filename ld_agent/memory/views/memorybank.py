@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.checks.kept import Checked
 from ld_agent.checks.learned import Lines
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Query
-from ld_agent.memory.views.checks import Checked, checked, dropped_in
+from ld_agent.memory.views.checks import checked, dropped_in
 from ld_agent.memory.views.stored import StoredView, recalled
 from ld_agent.modules.base import retried
 from ld_agent.modules.summarizer import Summary, cleaned

@@ -4,12 +4,13 @@ import pytest
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.checks.kept import Checked
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.config import load_config
 from ld_agent.languages import ENGLISH, language
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.memory.views.checks import Checked, checked, checked_facts, supported_note, supported_situation
+from ld_agent.memory.views.checks import checked, checked_facts, supported_note, supported_situation
 
 READING = ENGLISH.reading
 LINES = [

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ld_agent.backbones.base import Completion
-from ld_agent.checks.kept import ANSWERED, READ, asks_for_memory, deciding, true_answers, unquoted
+from ld_agent.checks.kept import ANSWERED, READ, asks_for_memory, deciding, over, true_answers, unquoted
 from ld_agent.checks.learned import Lines, StatementCheck
-from ld_agent.checks.statements import asks, names, only_denies, part_about, says_unknown
+from ld_agent.checks.statements import asks, only_denies, says_unknown
 from ld_agent.errors import BackboneError
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
@@ -24,10 +24,10 @@ from ld_agent.memory.quotes import worths
 from ld_agent.modules.generator import Generator
 from ld_agent.modules.reader import Reader, agreed, answer_in, holding, timely
 from ld_agent.modules.replies import only_repeats, reply_text
-from ld_agent.modules.situation import Prompted, Situation, with_results
+from ld_agent.modules.situation import Prompted, Situation, only_about, with_results
 from ld_agent.steps import Steps
-from ld_agent.text import LONGEST_READ, SENTENCE_END, shared_stems, whole_sentences
-from ld_agent.types import SAID, Recalled, ReplyOptions, Utterance
+from ld_agent.text import LONGEST_READ, shared_stems, whole_sentences
+from ld_agent.types import SAID, ReplyOptions, Utterance
 
 Hear = Callable[[str], None]
 Passage = Sequence[Utterance]
@@ -157,7 +157,7 @@ class Answering:
     ) -> Steps[Answer]:
         """An answer that what was said supports: read, generated, generated again, or a quote; or that it was not told."""
         if situation.about:
-            situation = _only_about(situation.about, situation)
+            situation = only_about(situation.about, situation)
             prompted = self.generator.prompt_for(situation)
         evidence, failed = self._evidence(check, situation), list[str]()
         read = self._whether(evidence)
@@ -231,17 +231,21 @@ class Answering:
         return (yield from self._read(Evidence(self.check, situation, [(result,) for result in results[::-1]]), []))
 
     def _whether(self, evidence: Evidence) -> Answer | None:
-        """What the user said last that decides whether something is so, as models get yes and no wrong; None: it is not asked."""
+        """What the user said last that decides whether something is so, as models get yes and no wrong, or later words that end
+        it; None: it is not asked, or a client's tool may know."""
         situation, heard = evidence.situation, evidence.situation.heard
         if not _asks_whether(heard.text, situation.language.reading):
             return None
         words, places = situation.language.words, deciding(evidence.check, evidence.lines, heard.speaker, heard.text)
         found = [_source(evidence.passages[n], heard.text, situation.language.reading) for n in places]
         if not found:
-            alone = not situation.passed.parameters  # a client's tool may know
-            return Answer(words.not_told, NO_COMPLETION, (UNDECIDED,)) if alone else None
+            return None if situation.passed.parameters else Answer(words.not_told, NO_COMPLETION, (UNDECIDED,))
         last = max(found, key=lambda said: (bool(said.id), said.at))
-        return Answer(words.reason.format(told=last.text), NO_COMPLETION, (f"decided by: {last.text}",))
+        since = [u for said in evidence.passages for u in said if u.speaker == last.speaker and u.id and u.at > last.at]
+        since = sorted((u for u in since if not _asks(u)), key=lambda said: said.at)
+        ended = over(evidence.check, [([(u.speaker, u.text)], f"{last.speaker}: {last.text}") for u in since])
+        told = since[ended[-1]].text if ended else last.text
+        return Answer(words.reason.format(told=told), NO_COMPLETION, (f"decided by: {told}",))
 
     def _evidence(self, check: StatementCheck, situation: Situation) -> Evidence:
         """What was said, most relevant first, then the traits most relevant to the question as one passage."""
@@ -261,10 +265,8 @@ class Answering:
         Text from another channel is never attributed to the user.
         """
         heard = situation.heard
-        lines = [
-            *self._traits(situation),
-            *(u for u in situation.quotes if u.speaker == heard.speaker and u.channel == "chat" and not _asks(u)),
-        ]
+        own = (u for u in situation.quotes if u.speaker == heard.speaker and u.channel == "chat" and not _asks(u))
+        lines = [*self._traits(situation), *own]
         worth = worths(heard, situation.agent, lines, self.encode, situation.language.reading) if lines else np.zeros(0)
         return [lines[n] for n in np.argsort(-worth, kind="stable") if worth[n] >= BEARING]
 
@@ -351,8 +353,9 @@ def _chosen(heard: Utterance, found: Sequence[tuple[Utterance, Answer]], reading
 
 
 def _source(passage: Sequence[Utterance], answer: str, reading: Reading) -> Utterance:
-    """The line of a passage, by the person who said its last, that says most of an answer; of several, the last."""
+    """The line of a passage, by who said its last, that says most of an answer and does not only ask; of several, the last."""
     lines = [said for said in reversed(passage) if said.speaker == passage[-1].speaker]
+    lines = [said for said in lines if not _asks(said)] or lines
     shared = shared_stems(answer, [said.text for said in lines], reading)
     return lines[shared.index(max(shared))]
 
@@ -362,26 +365,6 @@ def _read_in(passage: Sequence[Utterance], answer: str, reading: Reading) -> str
     texts = [_source(passage, answer, reading).text, *(said.text for said in passage if not asks(said.text))]
     shared = shared_stems(answer, texts, reading)
     return f"read in: {texts[-1 - shared[::-1].index(max(shared))] if asks(texts[0]) else texts[0]}"
-
-
-def _only_about(person: str, situation: Situation) -> Situation:
-    """The situation without what tells nothing of a person whom the question names."""
-
-    def kept(one: Recalled) -> Recalled:
-        sentences = [s for s in SENTENCE_END.split(one.record.text) if names(person, s)]
-        return replace(one, record=replace(one.record, text=" ".join(sentences)))
-
-    traits = {
-        who: tuple(trait for trait in known if who == person or names(person, trait))
-        for who, known in situation.traits.items()
-    }
-    quotes = (part_about(person, quote) for quote in situation.quotes)
-    return replace(
-        situation,
-        recalled=tuple(one for one in map(kept, situation.recalled) if one.record.text),
-        traits={who: known for who, known in traits.items() if known},
-        quotes=tuple(quote for quote in quotes if quote is not None),
-    )
 
 
 def _reminded(situation: Situation, line: str) -> Situation:

@@ -258,6 +258,21 @@ def test_whether_something_is_so_is_answered_with_the_words_that_decide_it(scene
     assert f"decided by: {told}" in reply.notes
 
 
+def test_what_has_ended_decides_nothing_and_neither_does_a_question(scene: Scene):
+    modules = {"generator": {"grounded": True}, "reader": {"passages": 3}}
+    agent = scene.agent(
+        {**SCRIPT, "generator": "Yes.", "extractor": ["NO_TRAIT", "NO_TRAIT"]}, modules=modules, checks=CHECKED
+    )
+    talk = agent.conversation("maya", at=START)
+    over = "hens and cockerel have all gone to a farmer near bath, the neighbours complained one time too many"
+    for day, text in enumerate(("we keep six hens and one very rude cockerel", over)):
+        talk.observe(text, "Maya", START + day * DAY)
+        talk.end_session()
+    talk.respond("When did we give the hens away?", "Maya", START + 30 * DAY)
+    reply = talk.respond("Do I still keep hens?", "Maya", START + 30 * DAY)
+    assert reply.text == ENGLISH.words.reason.format(told=over)
+
+
 @pytest.mark.parametrize(
     ("read", "reply"),
     [

@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ld_agent.backbones.base import Message
+from ld_agent.checks.statements import names, part_about
 from ld_agent.languages import ENGLISH, Language
 from ld_agent.passed import NOTHING_PASSED, Aside, Passed
 from ld_agent.prompts import as_line
+from ld_agent.text import SENTENCE_END
 from ld_agent.types import Recalled, Record, Utterance
 
 LONGEST_RESULT = 2000  # characters of a tool's result; its middle is left out
@@ -127,9 +129,29 @@ def with_passed(messages: Sequence[Message], passed: Passed, exchange: Sequence[
             text = bounded(aside.text)
             shown.append(Message("user", f"{aside.name or 'tool'}: {text}", wire={**aside.wire, "content": text}))
         else:
-            names = ", ".join(str(call["function"].get("name")) for call in aside.wire["tool_calls"])
-            shown.append(Message("assistant", f"({names})", wire=aside.wire))
+            called = ", ".join(str(call["function"].get("name")) for call in aside.wire["tool_calls"])
+            shown.append(Message("assistant", f"({called})", wire=aside.wire))
     return (*shown, Message("assistant", passed.begun)) if passed.begun else tuple(shown)
+
+
+def only_about(person: str, situation: Situation) -> Situation:
+    """The situation without what tells nothing of a person whom the question names."""
+
+    def kept(one: Recalled) -> Recalled:
+        sentences = [s for s in SENTENCE_END.split(one.record.text) if names(person, s)]
+        return replace(one, record=replace(one.record, text=" ".join(sentences)))
+
+    traits = {
+        who: tuple(trait for trait in known if who == person or names(person, trait))
+        for who, known in situation.traits.items()
+    }
+    quotes = (part_about(person, quote) for quote in situation.quotes)
+    return replace(
+        situation,
+        recalled=tuple(one for one in map(kept, situation.recalled) if one.record.text),
+        traits={who: known for who, known in traits.items() if known},
+        quotes=tuple(quote for quote in quotes if quote is not None),
+    )
 
 
 def _with_media(messages: Sequence[Message], passed: Passed) -> list[Message]:

@@ -1,7 +1,7 @@
 """What is learned from a conversation: traits of what was said, and what ends them; the views' own work is done beside it.
 
 A line's traits are extracted, judged by the learned check, dated and merged into the persona banks (`_learned`), in order.
-What a model fails at, or an interruption leaves, waits in the store.
+What a model fails at, or an interruption leaves, waits in the store. Knows no prompt of a reply, and no SQL.
 """
 
 from __future__ import annotations
@@ -234,7 +234,8 @@ def ends_at(check: StatementCheck, trait: Trait, said: Utterance, reading: Readi
     if the trait was told before that date and has none itself, or else as it is said."""
     for sentence in () if trait.holds_from or trait.holds_until else sentences_of(said.text):
         period = only_date(sentence, said.local_at, reading)
-        claim = telling([(said.speaker, sentence)], said.speaker), f"{said.speaker}: {trait.text}"
-        if period is not None and trait.last_at <= period[0] and claim[0] and over(check, [claim]):
+        told = telling([(said.speaker, sentence)], said.speaker)
+        claims = [(told, f"{said.speaker}: {head}") for head in heads(trait.text)]
+        if period is not None and trait.last_at <= period[0] and told and over(check, claims):
             return period[0]
     return said.at

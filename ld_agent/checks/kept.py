@@ -55,7 +55,7 @@ QUOTE = "\0"
 """Stands for what is quoted."""
 QUOTED = re.compile(r"[\"“][^\s\"“”]++\s++[^\s\"“”]++\s++[^\s\"“”][^\"“”]*+[\"”]")
 
-CLAUSE_END = re.compile(r"(?<=[,;:])\s+")
+CLAUSE_END = re.compile(r"(?<=[,;])\s+")
 PASSED_ON = re.compile(r"^> [^\n]*\n?|\[forwarded[^\]\n]{0,200}\].*+", re.MULTILINE | re.DOTALL)
 """What somebody else wrote: a line after "> ", and all of a forwarded message, as histories mark it."""
 
@@ -152,19 +152,20 @@ def _sentences(text: str, reading: Reading, most: int = MOST) -> list[str]:
     quoted = iter(QUOTED.findall(text))
     found = []
     for sentence in (" ".join(part.split()) for part in SENTENCE_END.split(QUOTED.sub(QUOTE, text))):
-        whole = "".join(next(quoted, char) if char == QUOTE else char for char in sentence)
-        if not sentence.endswith(ASKS):
-            found += [clause for clause in _clauses(whole, reading, most) if FEWEST <= len(clause.split()) <= most]
+        for clause in _clauses(sentence, reading, most):
+            whole = "".join(next(quoted, char) if char == QUOTE else char for char in clause)
+            if FEWEST <= len(clause.split()) <= most and not sentence.endswith(ASKS):
+                found.append(whole)
     return found[:MOST_SENTENCES]
 
 
 def _clauses(sentence: str, reading: Reading, most: int) -> list[str]:
-    """A sentence, or the clauses of one of more than ``most`` words that begin with their own "I" or "and my"."""
-    if len(sentence.split()) <= most:
+    """A sentence, or the clauses of one of more than ``most`` words that have their own subject, unless they need each other."""
+    if len(sentence.split()) <= most or reading.patterns["conditional"].search(sentence):
         return [sentence]
     clauses = [""]
     for part in CLAUSE_END.split(sentence):
-        if any(reading.patterns["first_person"].match(words) for words in (part, part.partition(" ")[2])):
+        if reading.patterns["own_clause"].match(part):
             clauses.append(part)
         else:
             clauses[-1] += f" {part}"
@@ -177,9 +178,10 @@ def over(check: StatementCheck, statements: Sequence[Pair]) -> list[int]:
 
 
 def heads(statement: str) -> list[str]:
-    """A statement and, if more follows, what it says first: "I'm a nurse, mostly at night." is over with that."""
-    first = CLAUSE_END.split(statement, 1)[0].rstrip(",;:")
-    return [statement, first] if FEWEST <= len(first.split()) < len(statement.split()) else [statement]
+    """A statement and, if more than a list follows, what it says first: "I nurse, mostly at night in Leeds." ends with that."""
+    first, *rest = CLAUSE_END.split(statement, maxsplit=1)
+    more = len(first.split()) >= FEWEST and len(" ".join(rest).split()) > FEWEST
+    return [statement, first.rstrip(",;")] if more else [statement]
 
 
 def may_last(check: StatementCheck, text: str, least: float) -> bool:

@@ -42,6 +42,8 @@ class Rules(BaseModel):
         asks_former: words of a question about what has changed since: "before", "used to".
         asks_to_forget: a sentence that asks to forget something told, and, in the group ``what``, what; none: what was
             said last.
+        own_clause: how a clause begins that says by itself something of its speaker: "and I".
+        conditional: words after which clauses need each other: "if".
         saying_nothing: nouns that tell nothing by themselves.
         filling: characters without meaning of their own, in languages without spaces.
     """
@@ -68,6 +70,8 @@ class Rules(BaseModel):
     asks_whether: str = ""
     asks_former: str = ""
     asks_to_forget: str = ""
+    own_clause: str = ""
+    conditional: str = ""
 
     @field_validator("*")
     @classmethod

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,6 @@ Exchange = tuple[tuple[Message, ...], str]
 SEED = 5
 RECORDS = 3  # of a session
 LATEST = 12  # lines before an utterance that its record shows
-KINDS = ("known", "known", "known", "missing", "none")
-"""Whether a note helps, as drawn for a message: a model that mostly learned "0" chose nothing."""
-IDLE = 0.25
-"""Share of lines for which a topic is chosen, none of which is right, because they are small talk."""
-SHORTEST_LINE, OTHER_NOTES = 30, 3
-"""Characters of a line that may say what it is about, and most notes on other conversations beside it."""
 MOST_FACTS = 12  # of a memory that is rewritten: an answer's tokens are bounded
 
 
@@ -111,7 +105,7 @@ def _picks(talk: Talk, elsewhere: Sequence[str], rng: random.Random) -> Iterator
     if len(others) < 4:
         return
     for _ in range(2):
-        kind = rng.choice(KINDS) if asked else "none"
+        kind = rng.choice(("known", "missing", "none")) if asked else "none"
         questions, fact = rng.choice(asked) if asked else ((), "")
         text = rng.choice(lists()["small_talk"]) if kind == "none" else rng.choice(questions)
         words = set(re.findall(r"\w{4,}", f"{fact} {text}".casefold()))
@@ -126,8 +120,7 @@ def _picks(talk: Talk, elsewhere: Sequence[str], rng: random.Random) -> Iterator
         enough = {"known": f"Enough: {place}", "none": "Enough: none", "missing": f"Missing: {keywords}"}[kind]
         if kind != "missing" or keywords:
             yield ENGLISH.prompt("conditional_reflect").render(candidates=notes, text=text), enough
-        if kind != "missing":  # which a choice of topics cannot tell from none
-            yield ENGLISH.prompt("memochat_topics").render(text=text, notes=notes), str(place)
+        yield ENGLISH.prompt("memochat_topics").render(text=text, notes=notes), str(place)
 
 
 ASKING = frozenset(
@@ -183,39 +176,21 @@ def _portraits(talk: Talk) -> Iterator[Exchange]:
 
 
 def _of_dialogues(source: Path, limit: int | None, rng: random.Random) -> Iterator[tuple[str, int, Exchange]]:
-    """Memos of one to four consecutive dialogues: their topics, lines and summaries; and for some lines, which memo is about
-    the same."""
+    """Memos of one to three consecutive dialogues: their topics, lines and summaries."""
     from ld_agent.memory.views.memochat import memo_prompt
 
     dialogues = [d for d in load_dialogues(source, limit=limit) if len({t.speaker for t in d.turns}) == 2 and d.topics]
     rng.shuffle(dialogues)
-    elsewhere: list[str] = []
     while dialogues:
         parts, dialogues = dialogues[: (count := rng.choice((1, 2, 3, 4)))], dialogues[count:]
         run: list[Utterance] = []
         memos: list[str] = []
-        noted: dict[str, list[str]] = {}
         for part in parts:
             session, summaries = named_dialogue(replace(part, id=parts[0].id))
-            first, summary = len(run) + 1, _sentences(" ".join(summaries[0].split()))[0]
+            first = len(run) + 1
             run += session.utterances
-            memos.append(f"{first}-{len(run)} | {part.topics[0]} | {summary}")
-            noted[f"{part.topics[0]}: {summary}"] = [u.text for u in session.utterances if len(u.text) >= SHORTEST_LINE]
+            memos.append(f"{first}-{len(run)} | {part.topics[0]} | {_sentences(' '.join(summaries[0].split()))[0]}")
         yield parts[0].id, 1, (memo_prompt(ENGLISH, run), "\n".join(memos))
-        if row := _choice(noted, elsewhere, rng):
-            yield parts[0].id, 1, row
-        elsewhere = [*noted, *elsewhere][:OTHER_NOTES]
-
-
-def _choice(noted: Mapping[str, Sequence[str]], elsewhere: Sequence[str], rng: random.Random) -> Exchange | None:
-    """The choice of a topic for a line, sometimes one of small talk."""
-    about, lines = rng.choice(list(noted.items()))
-    notes = [*noted, *rng.sample(elsewhere, rng.randint(0, len(elsewhere)))]
-    rng.shuffle(notes)
-    idle = rng.random() < IDLE
-    text = rng.choice(lists()["small_talk"] if idle else lines) if idle or lines else ""
-    prompt = ENGLISH.prompt("memochat_topics").render(text=text, notes=notes)
-    return (prompt, "0" if idle else str(notes.index(about) + 1)) if text else None
 
 
 def _sentences(text: str) -> list[str]:

@@ -34,7 +34,7 @@ from ld_agent.steps import Steps, run_many
 from ld_agent.types import Recalled, Session
 
 PLAIN = ("personas.cap=0", "memory.quotes=0", "modules.generator.grounded=false")
-"""Nothing but its memory answers: no persona bank, no quoted lines, and no check of answers against what only our memory keeps."""
+"""Nothing but its memory answers: no persona bank, no quoted lines, no check of answers against what only our memory keeps."""
 ARMS: Mapping[str, Sequence[str]] = {
     "ld_agent": (),
     "ld_agent, events alone": PLAIN,

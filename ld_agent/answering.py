@@ -355,9 +355,12 @@ def _chosen(heard: Utterance, found: Sequence[tuple[Utterance, Answer]], reading
 def _source(passage: Sequence[Utterance], answer: str, reading: Reading) -> Utterance:
     """The line of a passage, by who said its last, that says most of an answer and does not only ask; of several, the last."""
     lines = [said for said in reversed(passage) if said.speaker == passage[-1].speaker]
-    lines = [said for said in lines if not _asks(said)] or lines
     shared = shared_stems(answer, [said.text for said in lines], reading)
-    return lines[shared.index(max(shared))]
+    best = lines[shared.index(max(shared))]
+    if not asks(best.text):
+        return best
+    stating = [n for n, said in enumerate(lines) if not asks(said.text)]
+    return lines[max(stating, key=lambda n: (shared[n], -n))] if stating else best
 
 
 def _read_in(passage: Sequence[Utterance], answer: str, reading: Reading) -> str:

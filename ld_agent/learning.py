@@ -14,7 +14,7 @@ from ld_agent.checks.kept import (
     CHANGES,
     ENDS,
     changed,
-    heads,
+    ended_by,
     may_last,
     over,
     telling,
@@ -54,14 +54,15 @@ def pending(relation: Relation, *, answered: bool = False) -> Steps[None]:
     Args:
         answered: no utterance waits for a reply; include everything that was said.
     """
-    relation.settle_language()
+    if not relation.settled:
+        relation.settle_language()
     store, key = relation.store, relation.key
     last = store.last_of_each(key)
     unanswered = frozenset(() if answered else (u.id for u in last if u.speaker != relation.agent_name))
     waiting = [u for u in store.unextracted(key) if u.id not in unanswered]
     pieces = [_learned(relation, waiting), *relation.views.pending([u.session for u in last], unanswered)]
     failures = yield from side_by_side(pieces)
-    relation.note(note for notes in failures for note in notes)
+    relation.notes += [note for notes in failures for note in notes]
 
 
 def history(relation: Relation) -> Steps[bool]:
@@ -149,9 +150,7 @@ def _judged(
     known = [t for t in near if not t.pinned and t.source != said.id and t.last_at <= said.at]
     ends = bool(known) and may_last(check, text, ENDS)
     told = telling(lines[-1:], said.speaker) if ends else []  # a question ends nothing
-    stated = [(trait, head) for trait in known for head in heads(trait.text)] if told else []
-    places = over(check, [(told, f"{said.speaker}: {head}") for _, head in stated])
-    ended = list({stated[n][0].id: stated[n][0] for n in places}.values())
+    ended = [known[n] for n in ended_by(check, told, said.speaker, [t.text for t in known])] if told else []
     true = true_traits(check, lines, traits, relation.models.language.reading, ends=bool(ended))
     newer = [
         t for t in near if t.last_at > said.at and t.source != said.id and not less_trusted(t.channel, said.channel)
@@ -177,7 +176,9 @@ def _merge(
         over_by: the later traits that end those of the last utterance, by text.
     """
     with relation.store.writing(relation.key):
-        relation.drop_outdated_traits()
+        # What another process has learned counts too; `refresh` would wait for locks that precede the store's.
+        if relation.store.version(relation.key) != relation.version:
+            relation.bank.drop_mirror()
         reading = relation.models.language.reading
         for trait, at in ended:
             relation.bank.end(trait.id, at, learned[-1][0].id)
@@ -235,7 +236,8 @@ def ends_at(check: StatementCheck, trait: Trait, said: Utterance, reading: Readi
     for sentence in () if trait.holds_from or trait.holds_until else sentences_of(said.text):
         period = only_date(sentence, said.local_at, reading)
         told = telling([(said.speaker, sentence)], said.speaker)
-        claims = [(told, f"{said.speaker}: {head}") for head in heads(trait.text)]
-        if period is not None and trait.last_at <= period[0] and told and over(check, claims):
+        if period is None or trait.last_at > period[0] or not told:
+            continue
+        if ended_by(check, told, said.speaker, [trait.text]):
             return period[0]
     return said.at

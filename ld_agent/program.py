@@ -68,7 +68,7 @@ def lenient(skip: bool) -> Iterator[None]:
         DataFileError: a broken record, without ``skip``; offers to skip it.
     """
     from ld_agent.datasets.records import reporting
-    from ld_agent.terminal import say
+    from ld_agent.running.terminal import say
 
     skipped: set[str] = set()  # a file may be read more than once
 

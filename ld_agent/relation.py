@@ -5,7 +5,7 @@ Knows nothing of prompts for replies, of SQL, or of how a model is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -42,6 +42,9 @@ class Relation:
         models: the agent's, with the prompts of the conversation's language.
         encoder, check: the agent's; the check is None if it does not know that language.
         complete, acomplete: ask a model.
+        settled: whether the language is known.
+        version: of the store, when the mirrors were read; None: they may be out of date.
+        notes: about pending work since the last reply.
         revision: increases whenever the threads' mirrors may be out of date.
     """
 
@@ -50,13 +53,13 @@ class Relation:
         config, self.store = resources.config, resources.store
         stored = self.store.open_conversation(conversation_id, agent_name)
         self.key, self.agent_name = stored.key, stored.agent
-        self._version: Hashable = self.store.version(self.key)  # read first, so that later writes are noticed
+        self.version: Hashable = self.store.version(self.key)  # read first, so that later writes are noticed
         self._edits = self.store.edits(self.key)
         self.revision = 0
         shared = self.store.turn_lock(self.key)
         self.turnstile = Turnstile(f"conversation {conversation_id!r}", config.agent.busy == "wait", shared)
         self.complete, self.acomplete = resources.asking.complete, resources.asking.acomplete
-        self.models, self._settled = resources.models, config.language != AUTO
+        self.models, self.settled = resources.models, config.language != AUTO
         self.encoder = resources.encoder
         self.check = resources.check_for(self.models.language.code)
         self._script_noted = False
@@ -65,7 +68,7 @@ class Relation:
         )
         self.bank.seed(self.agent_name, config.agent.persona, EPOCH)
         self.views = self._views()
-        self._notes = self.views.enable()
+        self.notes = self.views.enable()
         self.settle_language()
         self.store.retry(self.key, once=True)  # retry what failed while a model was unavailable
 
@@ -79,13 +82,13 @@ class Relation:
     def settle_language(self) -> None:
         """With ``language: auto``, adopt the language of the first utterance that has letters. Later ones do not count, so
         that a conversation that is reopened keeps its language."""
-        if self._settled:
+        if self.settled:
             return
         said = (u.text for u in self.store.session_utterances(self.key, 1) if u.speaker != self.agent_name)
         code = next(filter(None, (detected([text]) for text in said)), None)
         if code is None:
             return
-        self._settled = True
+        self.settled = True
         if code != self.models.language.code:
             self.models = self.models.speaking(language(code))
             self.check = self.resources.check_for(code)
@@ -144,7 +147,7 @@ class Relation:
         try:
             yield
         except BaseException:
-            self._version = None  # an interrupted write may have left the mirrors out of date
+            self.version = None  # an interrupted write may have left the mirrors out of date
             raise
 
     def refresh(self) -> None:
@@ -156,19 +159,19 @@ class Relation:
         version = self.store.version(self.key)
         if version is None:
             raise StoreError(f"conversation {self.id!r} was deleted; reopen it with Agent.conversation")
-        if version == self._version:
+        if version == self.version:
             return
         self.store.check_encoder(self.encoder.name, self.encoder.dimension)
         self.bank.drop_mirror()
         if self.store.edits(self.key) != self._edits:
             self.changed_by_hand()
         self.revision += 1
-        self._version = version
+        self.version = version
 
     def expire(self) -> None:
         """Remove what has expired; use inside the turnstile. Whoever comes in next notices."""
         if self.store.expire(self.key):
-            self._version = None
+            self.version = None
             self.resources.indexes.drop(self.key)
 
     def changed_by_hand(self) -> None:
@@ -179,19 +182,9 @@ class Relation:
         self.resources.indexes.drop(self.key)
         self.views = self._views()
 
-    def drop_outdated_traits(self) -> None:
-        """Drop the persona bank's mirror if another process has written; for use in a transaction, where `refresh` would wait
-        for locks that precede the store's."""
-        if self.store.version(self.key) != self._version:
-            self.bank.drop_mirror()
-
-    def note(self, notes: Iterable[str]) -> None:
-        """Keep notes about pending work for the next reply."""
-        self._notes += notes
-
     def take_notes(self) -> list[str]:
         """Return and clear the notes about pending work since the last reply."""
-        notes, self._notes = self._notes, []
+        notes, self.notes = self.notes, []
         return list(dict.fromkeys(notes))
 
 

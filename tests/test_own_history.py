@@ -14,13 +14,13 @@ from agent_parts import CHECKED, DAY, START, Scene, confessed, requests_of
 from cli_commands import CommandLine, light_config, scripted_config
 from test_turnstile import until
 
-from ld_agent import terminal as terminals
 from ld_agent.agent import MOST_GIVEN_WAY, Agent
 from ld_agent.backbones.base import Completion, Request
 from ld_agent.cli import history as history_command
 from ld_agent.datasets.exports.message import AGENT, ME, Message
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.running import history, rebuild
+from ld_agent.running import terminal as terminals
 from ld_agent.running.history import Imported, People, plan, store_history
 from ld_agent.running.rebuild import learn_history
 from ld_agent.steps import GaveWay

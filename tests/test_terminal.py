@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from ld_agent import terminal
-from ld_agent.terminal import LongWork, bars, progress
+from ld_agent.running import terminal
+from ld_agent.running.terminal import LongWork, bars, progress
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def build_generator(
     Raises:
         ModelError, BackboneError: as in `Agent`.
     """
-    from ld_agent.terminal import progress
+    from ld_agent.running.terminal import progress
 
     config = config.changed(memory={"close_on_exit": False}, store={"path": ":memory:"})
     # Ids are unique only within a corpus.

@@ -49,7 +49,7 @@ def rows_of(settings: TrainingSettings, module: str) -> tuple[RowFile, list[Row]
 
 def warn_of_prompts(rows: RowFile, module: str) -> None:
     """Say that rows which were read lack what the module is asked with."""
-    from ld_agent.terminal import say
+    from ld_agent.running.terminal import say
 
     if rows.unprompted and is_first_process():
         say(
@@ -69,7 +69,7 @@ def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequenc
     from ld_agent.backbones.local.loading import context_window, decoder_start, load, padding_id
     from ld_agent.backbones.weights import resolve_model
     from ld_agent.datasets.records import built
-    from ld_agent.terminal import say
+    from ld_agent.running.terminal import say
     from training.examples import Collator, encode
 
     source = resolve_model(settings.model, settings.sha256)
@@ -111,7 +111,7 @@ def show(settings: TrainingSettings, module: str) -> None:
 
     Raises: as in `training.train.tune`.
     """
-    from ld_agent.terminal import console, plain
+    from ld_agent.running.terminal import console, plain
 
     rows = rows_of(settings, module)
     prepared = prepare(settings, *rows)

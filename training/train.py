@@ -81,7 +81,7 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
         InputError: the folder is in use, or a data file is missing; `DataFileError` names file and line.
         ModelError: the base cannot be loaded.
     """
-    from ld_agent.terminal import say
+    from ld_agent.running.terminal import say
     from training import run_page
     from training.run_folder import check_folder, claim, description, tidy
 

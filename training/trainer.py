@@ -14,7 +14,7 @@ from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, Traini
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import EvalLoopOutput
 
-from ld_agent.terminal import bars, errors
+from ld_agent.running.terminal import bars, errors
 from training.answers import AnswerLogits, Batch, answer_losses
 from training.examples import IGNORED, LengthGrouped
 from training.prepared import Prepared, is_first_process

@@ -16,8 +16,8 @@ from ld_agent.config import Config
 from ld_agent.config.sections import SMOLLM2, BackboneSection
 from ld_agent.errors import BackboneError, InputError, ModelError
 from ld_agent.languages import ENGLISH
+from ld_agent.running.terminal import LongWork
 from ld_agent.storage.address import is_address, shown
-from ld_agent.terminal import LongWork
 from ld_agent.types import name_key
 
 

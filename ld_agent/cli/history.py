@@ -17,11 +17,11 @@ from ld_agent.config import Config
 from ld_agent.datasets.exports import Export, Message, format_of, read
 from ld_agent.errors import DataFileError, InputError, LDAgentError
 from ld_agent.running.history import Imported, People, check_same_chat, correct_edited, plan, store_history
+from ld_agent.running.terminal import bars, errors
 from ld_agent.storage.address import is_address, shown
 from ld_agent.storage.exchange import found_conversation
 from ld_agent.storage.opening import open_store
 from ld_agent.storage.store import Store
-from ld_agent.terminal import bars, errors
 from ld_agent.types import checked_name, name_key
 
 OWN = b"ld_agent.memory"

@@ -13,7 +13,7 @@ from ld_agent.cli.options import Drawn, Json, OneConfig, Seed
 from ld_agent.cli.show import print_figures, say
 from ld_agent.config import load_config
 from ld_agent.errors import InputError
-from ld_agent.terminal import progress
+from ld_agent.running.terminal import progress
 
 if TYPE_CHECKING:
     from ld_agent.backbones.base import Completion, Request

@@ -30,10 +30,10 @@ from ld_agent.datasets.exports import FORMATS
 from ld_agent.errors import BackboneError, InputError
 from ld_agent.files import check_output, written_atomically
 from ld_agent.program import print_json
+from ld_agent.running.terminal import LongWork, bars
 from ld_agent.storage.exchange import export_lines, found_conversation
 from ld_agent.storage.folder import is_folder
 from ld_agent.storage.opening import existing_store, open_store
-from ld_agent.terminal import LongWork, bars
 
 if TYPE_CHECKING:
     from ld_agent.agent import Agent

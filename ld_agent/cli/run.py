@@ -18,8 +18,8 @@ from ld_agent.datasets import Episode, iter_episodes, loader
 from ld_agent.errors import InputError
 from ld_agent.files import check_output, drop_unfinished_line
 from ld_agent.program import lenient
+from ld_agent.running.terminal import LongWork, bars
 from ld_agent.storage.address import shown
-from ld_agent.terminal import LongWork, bars
 
 if TYPE_CHECKING:
     from ld_agent.agent import Agent

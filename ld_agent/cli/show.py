@@ -15,10 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ld_agent.program import print_json
-from ld_agent.terminal import console as console
-from ld_agent.terminal import errors as errors
-from ld_agent.terminal import plain as plain
-from ld_agent.terminal import say as say
+from ld_agent.running.terminal import console as console
+from ld_agent.running.terminal import errors as errors
+from ld_agent.running.terminal import plain as plain
+from ld_agent.running.terminal import say as say
 from ld_agent.types import Recalled, Record, Reply, Trait, iso
 
 WIDE = 100

@@ -33,7 +33,7 @@ from ld_agent.errors import InputError
 from ld_agent.evaluation.run_files import PREDICTIONS, Item, Prediction, Run, appended, finish, read_run, values_of
 from ld_agent.languages import language
 from ld_agent.running.on_ray import check_not_launched, on_ray
-from ld_agent.terminal import progress
+from ld_agent.running.terminal import progress
 
 FORMAT = 1
 GROUP = 8

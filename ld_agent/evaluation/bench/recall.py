@@ -19,7 +19,7 @@ from ld_agent.memory.index.long_term import LongTermIndex, Search
 from ld_agent.memory.index.passages import NO_VECTORS
 from ld_agent.memory.scoring import scorer
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.terminal import errors
+from ld_agent.running.terminal import errors
 
 SIZES = (1_000, 10_000, 100_000)
 QUERIES, WARM_UP = 200, 5

@@ -25,7 +25,7 @@ from ld_agent.evaluation.bench.timing import in_process, machine
 from ld_agent.files import shipped_path
 from ld_agent.modules.generator import render
 from ld_agent.modules.situation import Situation
-from ld_agent.terminal import errors
+from ld_agent.running.terminal import errors
 from ld_agent.types import Recalled, Record, Utterance
 
 BATCH, LORA_R, LORA_ALPHA, LEARNING_RATE = 8, 8, 16, 5e-4

@@ -30,7 +30,7 @@ from ld_agent.memory.encoder import configured
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.generator import render
 from ld_agent.modules.situation import Situation
-from ld_agent.terminal import errors, progress
+from ld_agent.running.terminal import errors, progress
 from ld_agent.types import Utterance
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)

@@ -25,8 +25,8 @@ from ld_agent.memory.encoder import configured
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import VIEWS, check_views
 from ld_agent.running.replay import PlayedTurn, play
+from ld_agent.running.terminal import bars, errors
 from ld_agent.steps import run_many
-from ld_agent.terminal import bars, errors
 
 SAMPLE = "data/samples/msc_session_3.txt"
 REPLIES = "generator"

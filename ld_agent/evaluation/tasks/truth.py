@@ -26,7 +26,7 @@ from ld_agent.evaluation.run_files import Prediction, Run
 from ld_agent.evaluation.tasks.memory_quality import REWRITTEN, sentences_of, standing
 from ld_agent.memory.quotes import LED_UP
 from ld_agent.prompts import as_name
-from ld_agent.terminal import say
+from ld_agent.running.terminal import say
 from ld_agent.text import words_of
 from ld_agent.types import Utterance
 

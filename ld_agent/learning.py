@@ -14,7 +14,6 @@ from ld_agent.checks.kept import (
     CHANGES,
     ENDS,
     changed,
-    ended_by,
     may_last,
     over,
     telling,
@@ -150,7 +149,8 @@ def _judged(
     known = [t for t in near if not t.pinned and t.source != said.id and t.last_at <= said.at]
     ends = bool(known) and may_last(check, text, ENDS)
     told = telling(lines[-1:], said.speaker) if ends else []  # a question ends nothing
-    ended = [known[n] for n in ended_by(check, told, said.speaker, [t.text for t in known])] if told else []
+    claims = [(told, f"{said.speaker}: {trait.text}") for trait in known] if told else []
+    ended = [known[n] for n in over(check, claims)]
     true = true_traits(check, lines, traits, relation.models.language.reading, ends=bool(ended))
     newer = [
         t for t in near if t.last_at > said.at and t.source != said.id and not less_trusted(t.channel, said.channel)
@@ -238,6 +238,6 @@ def ends_at(check: StatementCheck, trait: Trait, said: Utterance, reading: Readi
         told = telling([(said.speaker, sentence)], said.speaker)
         if period is None or trait.last_at > period[0] or not told:
             continue
-        if ended_by(check, told, said.speaker, [trait.text]):
+        if over(check, [(told, f"{said.speaker}: {trait.text}")]):
             return period[0]
     return said.at

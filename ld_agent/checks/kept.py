@@ -177,19 +177,6 @@ def over(check: StatementCheck, statements: Sequence[Pair]) -> list[int]:
     return np.flatnonzero(check.probabilities(statements)[:, ENDED] >= OVER).tolist()
 
 
-def ended_by(check: StatementCheck, told: Lines, speaker: str, statements: Sequence[str]) -> list[int]:
-    """The places of a speaker's statements that lines end as a whole, or in what they say first."""
-    stated = [(place, head) for place, text in enumerate(statements) for head in heads(text)]
-    return sorted({stated[n][0] for n in over(check, [(told, f"{speaker}: {head}") for _, head in stated])})
-
-
-def heads(statement: str) -> list[str]:
-    """A statement and, if more than a list follows, what it says first: "I nurse, mostly at night in Leeds." ends with that."""
-    first, *rest = CLAUSE_END.split(statement, maxsplit=1)
-    more = len(first.split()) >= FEWEST and len(" ".join(rest).split()) > FEWEST
-    return [statement, first.rstrip(",;")] if more else [statement]
-
-
 def may_last(check: StatementCheck, text: str, least: float) -> bool:
     """Whether a line says, with at least that probability, something that still matters in a month."""
     return bool(check.probabilities([(LASTING, text)])[0, SUPPORTED] >= least)

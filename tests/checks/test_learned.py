@@ -19,7 +19,6 @@ from ld_agent.checks.kept import (
     changed,
     deciding,
     ending,
-    heads,
     may_last,
     over,
     own_words,
@@ -102,11 +101,6 @@ def test_somebody_who_tells_all_in_one_sentence_is_understood_clause_by_clause(c
     assert kept[0].endswith("I'm from Galway but I've lived in Turin for six years")
     assert kept[1] == "I've two boys, Cian and Odhran"
     assert own_words(check, [("Nell", said)], "Sam", READING) == [f"Nell: {said}"]
-
-
-def test_what_a_statement_says_first_can_be_over():
-    assert heads("I'm a nurse, mostly at night in Leeds.")[1:] == ["I'm a nurse"]
-    assert heads("I speak Spanish, French and Dutch.")[1:] == heads("Oh, I'm a nurse in Leeds.")[1:] == []
 
 
 def test_half_of_a_quotation_or_of_a_condition_is_nobodys_statement(check: StatementCheck):

@@ -241,8 +241,8 @@ class Answering:
         if not found:
             return None if situation.passed.parameters else Answer(words.not_told, NO_COMPLETION, (UNDECIDED,))
         last = max(found, key=lambda said: (bool(said.id), said.at))
-        since = [u for said in evidence.passages for u in said if u.speaker == last.speaker and u.id and u.at > last.at]
-        since = sorted((u for u in since if not _asks(u)), key=lambda said: said.at)
+        lines = {u.id: u for said in evidence.passages for u in said if u.speaker == last.speaker and u.id}.values()
+        since = sorted((u for u in lines if u.at > last.at and not _asks(u)), key=lambda said: said.at)
         ended = over(evidence.check, [([(u.speaker, u.text)], f"{last.speaker}: {last.text}") for u in since])
         told = since[ended[-1]].text if ended else last.text
         return Answer(words.reason.format(told=told), NO_COMPLETION, (f"decided by: {told}",))

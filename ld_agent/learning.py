@@ -53,8 +53,7 @@ def pending(relation: Relation, *, answered: bool = False) -> Steps[None]:
     Args:
         answered: no utterance waits for a reply; include everything that was said.
     """
-    if not relation.settled:
-        relation.settle_language()
+    relation.settle_language()
     store, key = relation.store, relation.key
     last = store.last_of_each(key)
     unanswered = frozenset(() if answered else (u.id for u in last if u.speaker != relation.agent_name))

@@ -42,7 +42,6 @@ class Relation:
         models: the agent's, with the prompts of the conversation's language.
         encoder, check: the agent's; the check is None if it does not know that language.
         complete, acomplete: ask a model.
-        settled: whether the language is known.
         version: of the store, when the mirrors were read; None: they may be out of date.
         notes: about pending work since the last reply.
         revision: increases whenever the threads' mirrors may be out of date.
@@ -59,7 +58,7 @@ class Relation:
         shared = self.store.turn_lock(self.key)
         self.turnstile = Turnstile(f"conversation {conversation_id!r}", config.agent.busy == "wait", shared)
         self.complete, self.acomplete = resources.asking.complete, resources.asking.acomplete
-        self.models, self.settled = resources.models, config.language != AUTO
+        self.models, self._settled = resources.models, config.language != AUTO
         self.encoder = resources.encoder
         self.check = resources.check_for(self.models.language.code)
         self._script_noted = False
@@ -82,13 +81,13 @@ class Relation:
     def settle_language(self) -> None:
         """With ``language: auto``, adopt the language of the first utterance that has letters. Later ones do not count, so
         that a conversation that is reopened keeps its language."""
-        if self.settled:
+        if self._settled:
             return
         said = (u.text for u in self.store.session_utterances(self.key, 1) if u.speaker != self.agent_name)
         code = next(filter(None, (detected([text]) for text in said)), None)
         if code is None:
             return
-        self.settled = True
+        self._settled = True
         if code != self.models.language.code:
             self.models = self.models.speaking(language(code))
             self.check = self.resources.check_for(code)

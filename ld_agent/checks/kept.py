@@ -20,9 +20,9 @@ from ld_agent.text import LONGEST_READ, SENTENCE_END, shared_stems, stems_listed
 
 TRUE, SAID, TAKEN = 0.7, 0.5, 0.9
 """Least probability that what a model worded is true, what was said so, and what a model made of the words of a sentence."""
-OVER, LASTS, LASTS_ALONE = 0.8, 0.5, 0.7
-"""Least probabilities that a line ends a statement, and that one still matters in a month: what the extractor found, and any
-other sentence, which may need the lines around it."""
+OVER, LASTS, LASTS_ALONE, LASTS_OF_OTHERS = 0.8, 0.5, 0.7, 0.8
+"""Least probabilities that a line ends a statement, and that one still matters in a month: what the extractor found, any
+other sentence, which may need the lines around it, and one without its speaker in it ("Ottoline has a baby brother!")."""
 READ, DECIDES = 0.3, 0.75
 """Least probabilities that a passage supports what was read in it, and a yes or no that no model gave."""
 ANSWERED = 0.4
@@ -78,11 +78,11 @@ def true_traits(
         traits: what the extractor found in it.
         ends: the line ends an earlier trait, so that it tells something even if no trait was found.
     """
-    said = lines[-1][1]
-    own = [sentence for sentence in _sentences(said, reading) if speaks_of_self(QUOTED.sub("", sentence), reading)]
+    sentences = {s: speaks_of_self(QUOTED.sub("", s), reading) for s in _sentences(lines[-1][1], reading)}
+    own = [sentence for sentence, of_self in sentences.items() if of_self]
     rests_on = {trait: _nearest(trait, own, reading) for trait in traits[:MOST_TRAITS]}
     if check.verbatim:
-        return _in_own_words(check, lines, own, rests_on, reading, ends)
+        return _in_own_words(check, lines, sentences, rests_on, reading, ends)
     if ends and not traits:
         traits = own[:1]
     lasts = 0.0 if ends else LASTS
@@ -111,18 +111,31 @@ def changed(check: StatementCheck, line: str, old: str, new: str) -> tuple[bool,
 
 
 def _in_own_words(
-    check: StatementCheck, lines: Lines, own: Sequence[str], rests_on: Mapping[str, str], reading: Reading, ends: bool
+    check: StatementCheck,
+    lines: Lines,
+    sentences: Mapping[str, bool],
+    rests_on: Mapping[str, str],
+    reading: Reading,
+    ends: bool,
 ) -> list[str]:
-    """What is stored of the speaker's sentences: one that lasts, or else the traits in it that last and have no other words."""
-    within, lasting = dict[str, list[str]](), dict[str, float]()
-    for sentence in own:
+    """What is stored of the speaker's sentences: one that lasts, or else the traits in it that last and have no other words.
+
+    Args:
+        sentences: whether each says something of its speaker; others do so of the speaker's people and things.
+    """
+    within, lasting, least = dict[str, list[str]](), dict[str, float](), dict[str, float]()
+    for sentence, of_self in sentences.items():
+        if not of_self and reading.patterns["second_person"].search(sentence):
+            continue
         found = [trait for trait, source in rests_on.items() if source == sentence]
-        told = ends and (bool(found) or not any(rests_on.values()))
+        told = of_self and ends and (bool(found) or not any(rests_on.values()))
         told_in = stems_of(sentence, reading) | stems_listed("saying_nothing", reading)
         within[sentence] = [trait for trait in found if stems_of(trait, reading) <= told_in]
         lasting |= dict.fromkeys(within[sentence], 0.0 if told else LASTS)
-        lasting[sentence] = 0.0 if told else LASTS if found else LASTS_ALONE
-    true = _true(check, lines, lasting, dict.fromkeys(lasting, TAKEN) | dict.fromkeys(own, SAID))
+        alone = LASTS_ALONE if of_self else LASTS_OF_OTHERS
+        lasting[sentence] = 0.0 if told else LASTS if found else alone
+        least |= dict.fromkeys(within[sentence], TAKEN) | {sentence: SAID}
+    true = _true(check, lines, lasting, least)
     kept = [[sentence] if sentence in true else [t for t in traits if t in true] for sentence, traits in within.items()]
     return list(dict.fromkeys(text for texts in kept for text in texts))
 

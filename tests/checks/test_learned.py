@@ -92,6 +92,11 @@ def test_what_lasts_is_kept_even_if_the_extractor_missed_it(check: StatementChec
     assert true_traits(check, [("Nell", "I'm allergic to peanuts.")], [], READING) == ["I'm allergic to peanuts."]
 
 
+def test_news_of_ones_people_is_kept_without_i(check: StatementCheck):
+    told = "The twins start school in August. Fresh bread never fails. You'll love your new job in Bremen."
+    assert true_traits(check, [("Nell", told)], [], READING) == ["The twins start school in August."]
+
+
 def test_somebody_who_tells_all_in_one_sentence_is_understood_clause_by_clause(check: StatementCheck):
     said = (
         "A bit about me, since you ask: I'm from Galway but I've lived in Turin for six years, I've two boys, Cian and Odhran, "

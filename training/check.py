@@ -359,7 +359,7 @@ def fit(rows: Sequence[Row], begin: Path | None, out: Path, **settings: Any) -> 
         data_collator=DataCollatorWithPadding(tokenizer),
     )
     trainer.train(resume_from_checkpoint=any((out / "checkpoints").glob("checkpoint-*")))
-    low_rank(model, before).half().save_pretrained(str(out))
+    low_rank(model.cpu(), before).half().save_pretrained(str(out))
 
 
 def low_rank(model: Any, before: Mapping[str, torch.Tensor]) -> PeftModel:

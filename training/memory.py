@@ -12,15 +12,13 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from ld_agent.backbones.base import Message
 from ld_agent.datasets import format_of, load_dialogues
-from ld_agent.datasets.dialogsum import Dialogue, named_dialogue
+from ld_agent.datasets.dialogsum import named_dialogue
 from ld_agent.languages import ENGLISH
-from ld_agent.text import shared_stems
 from ld_agent.types import Utterance
 from training.rows import BuildRequest, row_values
 from training.talks import Facts, Talk, talks_of
@@ -107,7 +105,7 @@ def _picks(talk: Talk, elsewhere: Sequence[str], rng: random.Random) -> Iterator
     if len(others) < 4:
         return
     for _ in range(2):
-        kind = rng.choice(("known", "known", "missing", "none")) if asked else "none"
+        kind = rng.choice(("known", "missing", "none")) if asked else "none"
         questions, fact = rng.choice(asked) if asked else ((), "")
         text = rng.choice(lists()["small_talk"]) if kind == "none" else rng.choice(questions)
         words = set(re.findall(r"\w{4,}", f"{fact} {text}".casefold()))
@@ -178,14 +176,11 @@ def _portraits(talk: Talk) -> Iterator[Exchange]:
 
 
 def _of_dialogues(source: Path, limit: int | None, rng: random.Random) -> Iterator[tuple[str, int, Exchange]]:
-    """Memos of one to four consecutive dialogues: their topics, lines and summaries; and the choice of memos for a line."""
+    """Memos of one to three consecutive dialogues: their topics, lines and summaries."""
     from ld_agent.memory.views.memochat import memo_prompt
 
     dialogues = [d for d in load_dialogues(source, limit=limit) if len({t.speaker for t in d.turns}) == 2 and d.topics]
     rng.shuffle(dialogues)
-    for number, dialogue in enumerate(dialogues):
-        for exchange in _choices(dialogue, [*dialogues[number - 6 : number], *dialogues[number + 1 : number + 6]], rng):
-            yield dialogue.id, 1, exchange
     while dialogues:
         parts, dialogues = dialogues[: (count := rng.choice((1, 2, 3, 4)))], dialogues[count:]
         run: list[Utterance] = []
@@ -194,28 +189,8 @@ def _of_dialogues(source: Path, limit: int | None, rng: random.Random) -> Iterat
             session, summaries = named_dialogue(replace(part, id=parts[0].id))
             first = len(run) + 1
             run += session.utterances
-            memos.append(f"{first}-{len(run)} | {part.topics[0]} | {_memo(summaries)}")
+            memos.append(f"{first}-{len(run)} | {part.topics[0]} | {_sentences(' '.join(summaries[0].split()))[0]}")
         yield parts[0].id, 1, (memo_prompt(ENGLISH, run), "\n".join(memos))
-
-
-def _choices(dialogue: Dialogue, others: Sequence[Dialogue], rng: random.Random) -> Iterator[Exchange]:
-    """The choice of memos for two turns of a dialogue: its own, if it is among those noted, or none."""
-    others = [other for other in others if other.topics[0] != dialogue.topics[0]]
-    texts = [turn.text for turn in dialogue.turns]
-    pairs = ["\n".join(pair) for pair in pairwise(texts)]
-    shared = shared_stems(dialogue.summaries[0], pairs, ENGLISH.reading)
-    said = pairs[shared.index(max(shared))]
-    for noted in (True, True, False):
-        among = rng.sample(others, min(len(others), rng.randint(1, 5)))
-        place = rng.randint(1, len(among) + 1) if noted else 0
-        among[place - 1 : place - 1] = [dialogue] if noted else []
-        if among:
-            notes = [f"{d.topics[0]}: {_memo(named_dialogue(d)[1])}" for d in among]
-            yield ENGLISH.prompt("memochat_topics").render(text=said, notes=notes), str(place)
-
-
-def _memo(summaries: Sequence[str]) -> str:
-    return _sentences(" ".join(summaries[0].split()))[0]
 
 
 def _sentences(text: str) -> list[str]:

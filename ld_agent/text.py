@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
+
+import Stemmer
 
 from ld_agent.languages.reading import Reading
 
@@ -18,9 +21,11 @@ EAST_ASIAN = re.compile(f"[{_ALPHABETS}]")
 _BLANKS, _LISTED = re.compile(r"(?<!\s)\s{2,}"), re.compile(r"[-*•]|\(?\d{1,2}[.):]")
 SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])(?![。！？”’」』）)])\s*(?=.)")
 EAST_ASIAN_RUN = re.compile(f"[{_ALPHABETS}]+")
+_POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
 _WORD = re.compile(f"[{_ALPHABETS}]|[^\\W{_ALPHABETS}]+")
 _SPELLED = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _RUN = re.compile(f"[{_ALPHABETS}]+|[^\\W{_ALPHABETS}]+")
+_of_thread = threading.local()
 
 
 def words_of(text: str) -> list[str]:
@@ -83,6 +88,35 @@ def halves(text: str) -> tuple[str, str]:
     return text[:cut], text[cut:]
 
 
+def stems(text: str, reading: Reading) -> list[str]:
+    """The words of a text that carry meaning, as Snowball stems in their order, repetitions kept.
+
+    The stemmer is that of the language whose stop words are most frequent in the text, by default the agent's. Words in other
+    alphabets are unchanged; in Chinese, Japanese and Korean each pair of characters is a word.
+    """
+    return list(_stems(text, reading))
+
+
+@lru_cache(4096)
+def _stems(text: str, reading: Reading) -> tuple[str, ...]:
+    """Cached, because one turn after the other recalls the same sessions, and compares them with one question."""
+    empty = reading.not_searched
+    terms = terms_of(_POSSESSIVE.sub(" ", text))
+    words = [word for word in terms if word not in empty and not (len(word) == 1 and word.isascii() and word.isalpha())]
+    language, _ = max(reading.stemmers, key=lambda one: sum(word in one[1] for word in terms))  # the first one if tied
+    return tuple(_stemmer(language).stemWords(words))
+
+
+def _stemmer(name: str) -> Stemmer.Stemmer:
+    """A stemmer per thread: it must not be shared, and creating one takes longer than stemming a question."""
+    if not hasattr(_of_thread, "stemmers"):
+        _of_thread.stemmers = {}
+    if name not in _of_thread.stemmers:
+        _of_thread.stemmers[name] = Stemmer.Stemmer(name)
+    stemmer: Stemmer.Stemmer = _of_thread.stemmers[name]
+    return stemmer
+
+
 def stems_of(text: str, reading: Reading) -> set[str]:
     """Crude stems of content words: their first four letters without a plural's s; whole numbers; pairs of characters
     in Chinese, Japanese and Korean.
@@ -90,14 +124,14 @@ def stems_of(text: str, reading: Reading) -> set[str]:
     text = text.casefold()
     spelled = set(_SPELLED.findall(EAST_ASIAN_RUN.sub(" ", text)))
     words = {"not" if w.endswith(("n't", "n’t")) else w.partition("'")[0].partition("’")[0] for w in spelled}
-    stems = {_stem(w) for w in words if w not in reading.stop_words and (len(w) > 1 or w.isdigit())}
-    return stems.union(*map(_terms, EAST_ASIAN_RUN.findall(simplified(text))))
+    found = {_stem(w) for w in words if w not in reading.stop_words and (len(w) > 1 or w.isdigit())}
+    return found.union(*map(_terms, EAST_ASIAN_RUN.findall(simplified(text))))
 
 
 def shared_stems(text: str, others: Sequence[str], reading: Reading) -> list[int]:
     """How many of the stems of a text each of some others has."""
-    stems = stems_of(text, reading)
-    return [len(stems & stems_of(other[:LONGEST_READ], reading)) for other in others]
+    wanted = stems_of(text, reading)
+    return [len(wanted & stems_of(other[:LONGEST_READ], reading)) for other in others]
 
 
 @cache

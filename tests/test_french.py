@@ -12,8 +12,8 @@ from ld_agent.checks.statements import says_unknown
 from ld_agent.conversation import Conversation
 from ld_agent.languages import language
 from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.topics import TopicExtractor
+from ld_agent.text import stems
 
 AT = datetime(2026, 1, 5, tzinfo=UTC)
 DECIDES = "memory.conditional.decision=with_reply"
@@ -95,5 +95,5 @@ def test_agents_of_four_languages_in_turns_behave_as_each_alone(encoder: Sentenc
 
 
 def test_an_agents_own_language_goes_first():
-    assert language(FRENCH).reading.stemmer_of(["chevaux"]) == "french", "no stop word says which language it is"
-    assert language("en").reading.stemmer_of(["chevaux"]) == "english"
+    assert stems("chevaux", language(FRENCH).reading) == ["cheval"], "no stop word says which language it is"
+    assert stems("chevaux", language("en").reading) == ["chevaux"]

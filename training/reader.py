@@ -21,6 +21,7 @@ from ld_agent.languages import ENGLISH
 from ld_agent.modules.base import Models
 from ld_agent.modules.reader import Reader
 from ld_agent.modules.registry import NOT_SAID
+from ld_agent.text import stems
 from ld_agent.types import Utterance
 from training.persons import asked_back
 from training.rows import SCENES, BuildRequest, row_values
@@ -243,8 +244,6 @@ def _share(new: frozenset[str], text: str) -> float:
 
 
 def _stems(text: str) -> frozenset[str]:
-    from ld_agent.memory.index.lexical import stems
-
     return frozenset(stems(text, ENGLISH.reading))
 
 

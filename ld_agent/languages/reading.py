@@ -155,15 +155,9 @@ class Reading:
         return [re.compile(rules.asks_to_forget) for rules in self._rules if rules.asks_to_forget]
 
     @cached_property
-    def _stemmers(self) -> Sequence[tuple[str, frozenset[str]]]:
+    def stemmers(self) -> Sequence[tuple[str, frozenset[str]]]:
+        """The stemmer and the stop words of each language."""
         return [(rules.stemmer, frozenset(rules.stop_words)) for rules in self._rules if rules.stemmer]
-
-    def stemmer_of(self, words: Sequence[str]) -> str:
-        """Return the stemmer of the language whose stop words are most frequent among some words; the first one if
-        tied."""
-        if len(self._stemmers) == 1:
-            return self._stemmers[0][0]
-        return max(self._stemmers, key=lambda language: sum(word in language[1] for word in words))[0]
 
     def dates_in(self, text: str) -> list[Dates]:
         """The time expressions of the languages in which a text may name a time."""

@@ -13,9 +13,8 @@ from typing import Any
 
 from ld_agent.checks.statements import occurs
 from ld_agent.languages.reading import Reading
-from ld_agent.memory.index.lexical import stems
 from ld_agent.prompts import as_name
-from ld_agent.text import EAST_ASIAN, REPORTING, SENTENCE_END, stems_listed, stems_of
+from ld_agent.text import EAST_ASIAN, REPORTING, SENTENCE_END, stems, stems_listed, stems_of
 from ld_agent.types import Record, Utterance
 
 _BETWEEN = re.compile(f"({SENTENCE_END.pattern})")

@@ -17,9 +17,8 @@ from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.statements import ASKS, asked_about, part_about, part_asked, tells_of
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
-from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.index.passages import windows
-from ld_agent.text import LONGEST_READ
+from ld_agent.text import LONGEST_READ, stems
 from ld_agent.types import Recalled, Utterance
 
 Encode = Callable[[Sequence[str]], Vectors]

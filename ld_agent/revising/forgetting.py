@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from ld_agent.checks.statements import ForgetRequest, asks, forget_request, sentences_of
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.corrections import content, rewritten
-from ld_agent.memory.index.lexical import stems
 from ld_agent.relation import Relation
 from ld_agent.revising.correcting import correct, in_own_words
 from ld_agent.storage.rows import Rewriting
-from ld_agent.text import EAST_ASIAN, HAN, simplified
+from ld_agent.text import EAST_ASIAN, HAN, simplified, stems
 from ld_agent.types import Record, Utterance
 
 NAMED = 0.3

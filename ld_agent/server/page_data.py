@@ -14,14 +14,13 @@ from markupsafe import Markup, escape
 from ld_agent.checks.statements import asks
 from ld_agent.conversation import Conversation
 from ld_agent.languages.reading import Reading
-from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.quotes import compare, in_time_order
 from ld_agent.memory.scoring import TERMS, scorer
 from ld_agent.memory.themes import themes_of
 from ld_agent.memory.views import VIEWS
 from ld_agent.prompts import as_line
 from ld_agent.server.service import Known
-from ld_agent.text import SENTENCE_END, terms_of
+from ld_agent.text import SENTENCE_END, stems, terms_of
 from ld_agent.types import Recalled, Record, Reply, SessionSummary, Trait, Utterance
 
 SESSIONS = 15

@@ -8,7 +8,6 @@ import pytest
 
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import Vectors
-from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.quotes import (
     CANDIDATES,
     Told,
@@ -20,6 +19,7 @@ from ld_agent.memory.quotes import (
     sources_of,
     worths,
 )
+from ld_agent.text import stems
 from ld_agent.types import Recalled, Record, Utterance
 
 READING = ENGLISH.reading

@@ -9,7 +9,7 @@ import pytest
 
 from ld_agent.checks.statements import says_unknown
 from ld_agent.languages import ENGLISH
-from ld_agent.memory.index.lexical import stems
+from ld_agent.text import stems
 from training.examples import IGNORED, encode
 from training.memory_rows import memory_rows, talk_rows
 from training.persons import asked_back, second_person

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-import threading
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,48 +14,17 @@ from datetime import datetime
 from functools import lru_cache
 
 import numpy as np
-import Stemmer
 from numpy.typing import NDArray
 
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.dates import Period, periods
 from ld_agent.memory.index.snapshot import Arrays, as_array, as_texts, packed, unpacked
-from ld_agent.text import LONGEST_READ, terms_of
+from ld_agent.text import LONGEST_READ, stems
 
 SATURATION = 1.2  # k1: how quickly repetitions of a word saturate
 LENGTH = 0.75  # b: how much long records are penalised
 WINDOWS = ("borders", "windows_with", "words", "word_borders")
 """The window data of a lexicon, as plain numbers."""
-_POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
-_of_thread = threading.local()
-
-
-def stems(text: str, reading: Reading) -> list[str]:
-    """The words of a text that carry meaning, as Snowball stems in their order, repetitions kept.
-
-    The stemmer is that of the language whose stop words are most frequent in the text, by default the agent's. Words in other
-    alphabets are unchanged; in Chinese, Japanese and Korean each pair of characters is a word.
-    """
-    return list(_stems(text, reading))
-
-
-@lru_cache(4096)
-def _stems(text: str, reading: Reading) -> tuple[str, ...]:
-    """Cached, because one turn after the other recalls the same sessions, and compares them with one question."""
-    empty = reading.not_searched
-    terms = terms_of(_POSSESSIVE.sub(" ", text))
-    words = [word for word in terms if word not in empty and not (len(word) == 1 and word.isascii() and word.isalpha())]
-    return tuple(_stemmer(reading.stemmer_of(terms)).stemWords(words))
-
-
-def _stemmer(name: str) -> Stemmer.Stemmer:
-    """A stemmer per thread: it must not be shared, and creating one takes longer than stemming a question."""
-    if not hasattr(_of_thread, "stemmers"):
-        _of_thread.stemmers = {}
-    if name not in _of_thread.stemmers:
-        _of_thread.stemmers[name] = Stemmer.Stemmer(name)
-    stemmer: Stemmer.Stemmer = _of_thread.stemmers[name]
-    return stemmer
 
 
 @dataclass(frozen=True, slots=True)

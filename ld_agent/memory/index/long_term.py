@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.dates import nearness
-from ld_agent.memory.index.lexical import Lexicon, question, stems
+from ld_agent.memory.index.lexical import Lexicon, question
 from ld_agent.memory.index.passages import COVER, NO_VECTORS, SPEAKER, PackedVectors, Passages, best_passages
 from ld_agent.memory.index.snapshot import Arrays, as_array, as_texts, packed, unpacked
 from ld_agent.memory.scoring import Scorer, Terms, best, scorer, time_decay, topic_overlap, weighted
+from ld_agent.text import stems
 
 GROWTH = 1.125
 TOPIC_BYTES = 150  # of a list and its entry, besides the word and the rows

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
-from ld_agent.memory.index.lexical import stems
-from ld_agent.text import LONGEST_READ
+from ld_agent.text import LONGEST_READ, stems
 from ld_agent.types import Utterance
 
 Floats = NDArray[np.floating]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ld_agent.languages import ENGLISH
-from ld_agent.memory.index.lexical import Lexicon, stems
+from ld_agent.memory.index.lexical import Lexicon
+from ld_agent.text import stems
 
 READING = ENGLISH.reading
 

@@ -72,7 +72,7 @@ class Store(Edits):
 
     def _records(self, key: int, where: str, *values: Any) -> list[Record]:
         rows = self.db.of(key).rows(f"SELECT {RECORD} FROM record WHERE {where} ORDER BY pk", values)
-        lapsed = self.lapsed(key)
+        lapsed = self.lapsed(key) if rows else set()
         return [record for record in from_rows(Record, rows) if record.id not in lapsed]
 
     def passages_by_id(self, key: int, ids: Sequence[str]) -> dict[str, tuple[str, bytes]]:

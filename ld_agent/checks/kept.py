@@ -18,7 +18,7 @@ from ld_agent.languages.reading import Reading
 from ld_agent.prompts import as_name
 from ld_agent.text import LONGEST_READ, SENTENCE_END, shared_stems, stems_listed, stems_of, words_of
 
-TRUE, SAID, TAKEN = 0.7, 0.5, 0.9
+TRUE, SAID, TAKEN = 0.7, 0.5, 0.8
 """Least probability that what a model worded is true, what was said so, and what a model made of the words of a sentence."""
 OVER, LASTS, LASTS_ALONE, LASTS_OF_OTHERS = 0.8, 0.5, 0.7, 0.9
 """Least probabilities that a line ends a statement, and that one still matters in a month: what the extractor found, any

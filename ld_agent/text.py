@@ -1,4 +1,4 @@
-"""Text functions shared by the modules: splitting into words, cutting. Knows no model and no prompt."""
+"""Text functions shared by the modules: words and their stems, sentences, cutting. Knows no model and no prompt."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def _portraits(talk: Talk) -> Iterator[Exchange]:
 
 
 def _of_dialogues(source: Path, limit: int | None, rng: random.Random) -> Iterator[tuple[str, int, Exchange]]:
-    """Memos of one to three consecutive dialogues: their topics, lines and summaries."""
+    """Memos of one to four consecutive dialogues: their topics, lines and summaries."""
     from ld_agent.memory.views.memochat import memo_prompt
 
     dialogues = [d for d in load_dialogues(source, limit=limit) if len({t.speaker for t in d.turns}) == 2 and d.topics]

@@ -1,4 +1,4 @@
-"""The words of texts as stems, and BM25 over them: which records contain rare words of a question, and how often.
+"""BM25 over the stems of texts: which records contain rare words of a question, and how often.
 
 Knows words, the names and periods that a question has, and row numbers, but no vectors or stores.
 """

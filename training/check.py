@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,11 +30,11 @@ from ld_agent.checks.learned import ASKED, LABELS, LASTING, Lines, Pair, encoded
 from ld_agent.config.sections import MINILM
 from ld_agent.datasets import AnnotatedUtterance, load_annotated_utterances, load_dialogues
 from ld_agent.languages import ENGLISH
-from ld_agent.text import SENTENCE_END, stems_of
+from ld_agent.text import SENTENCE_END, shared_stems
 from training.change_rows import change_rows
 from training.command import run_command
 from training.persons import second_person, third_person
-from training.reader import of_annotations, of_passages, of_relations, of_scenes
+from training.reader import as_read, of_annotations, of_passages, of_relations, of_scenes
 from training.talks import PEOPLE, people_of
 from training.texts import blocks, every_passage, every_talk
 
@@ -63,9 +64,8 @@ TUNED = re.compile(r".*encoder\.layer\..*\.(?:query|key|value|dense)\.weight$")
 LONGEST_ROW = 110
 """Tokens of a row; longer ones are left out, because time grows with them."""
 ASKED_WITH_DO = (
-    *("like", "love", "live", "work", "own", "want", "play", "drive", "eat", "drink", "speak", "teach", "study", "go"),
-    *("run", "bite", "sing", "smoke", "keep", "sell", "rent", "need"),
-)
+    "like love live work own want play drive eat drink speak teach study go run bite sing smoke keep sell rent need"
+).split()
 QUESTIONS = (
     (r"I(?: am|'m) (?!not)(.+)", "Am I {}?"),
     (r"I was (?!not)(.+)", "Was I {}?"),
@@ -176,6 +176,14 @@ def answer_rows(sources: Sequence[Path], rng: random.Random) -> Iterator[Row]:
             yield (one.passage.lines, answering(one.passage.asker, one.question, given)), UNSAID
 
 
+def exchanged_rows(rng: random.Random) -> Iterator[Row]:
+    """What a passage says of one of two people: supported, and unsaid when the same is asked of the other."""
+    for right, one in pairwise(of_passages(rng)):
+        if one.tempting and right.answer:
+            yield (right.passage.lines, answering(right.passage.asker, right.question, right.answer)), SUPPORTED
+            yield (one.passage.lines, answering(one.passage.asker, one.question, one.tempting)), UNSAID
+
+
 def remark_rows(path: Path, written: Sequence[Row], rng: random.Random) -> Iterator[Row]:
     """What a person told, beside something that the person says later in passing: "Off to bed!" neither supports nor ends it.
 
@@ -226,21 +234,16 @@ def told_rows(path: Path) -> Iterator[Row]:
                 continue
             sentences = [s.strip() for s in SENTENCE_END.split(line.partition(": ")[2]) if len(s.split()) > 2]
             traits = below[2:].split(" | ") if below.startswith("= ") else []
-            telling = {max(sentences, key=lambda s: shared_stems(s, trait)) for trait in traits if sentences}
+            shares = [shared_stems(trait, sentences, ENGLISH.reading) for trait in traits]
+            telling = {sentences[of_trait.index(max(of_trait))] for of_trait in shares if sentences}
             for sentence in sentences:
                 if sentence in telling or not traits:
                     yield (LASTING, sentence), SUPPORTED if traits else UNSAID
 
 
-def shared_stems(text: str, other: str) -> int:
-    """The number of stems that two texts share."""
-    return len(stems_of(text, ENGLISH.reading) & stems_of(other, ENGLISH.reading))
-
-
 def asked_rows(path: Path, sources: Sequence[Path], rng: random.Random) -> Iterator[Row]:
     """Utterances that ask for what was told (marked +, or of passages), and others (marked -, small talk, or MSC's lines and
-    traits); some as people type them, without capitals and question marks.
-    """
+    traits); some as people type them, without capitals and question marks."""
     yield from lasting_rows(path, ASKED)
     for _, question, _ in (asked for told in every_passage() for asked in told.asked):
         yield (ASKED, question.rstrip("?").lower() if rng.random() < TERSE else question), SUPPORTED
@@ -266,7 +269,8 @@ def claim_rows(path: Path, lasting: bool = False) -> Iterator[Row]:
                 speaker, _, text = line.partition(": ")
                 lines.append((speaker, text))
                 continue
-            yield (tuple(lines), claim), MARKS[mark]
+            if read := as_read(lines, claim.partition(" asks: ")[2].partition(" Answer: ")[0]):
+                yield (read, claim), MARKS[mark]
             if lasting and mark in "+*":
                 yield (LASTING, claim.partition(": ")[2]), SUPPORTED if mark == "+" else UNSAID
 
@@ -335,7 +339,7 @@ def tune(
     }
     written = [row for path in sorted({*claims.glob("*.txt")} - {*apart}) for row in claim_rows(path)]
     written += [*yes_or_no_rows(written, rng), *change_rows(PEOPLE, rng)]
-    rows += remark_rows(claims.parent / "replies.txt", written, rng)
+    rows += [*remark_rows(claims.parent / "replies.txt", written, rng), *exchanged_rows(rng)]
     written = rng.sample(written, min(written_limit or len(written), len(written)))
     rows += (written + [row for path, read in apart.items() if path.exists() for row in read(path)]) * repeat
     typer.echo(f"{len(rows)} rows: {Counter(label for _, label in rows)}", err=True)

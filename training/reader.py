@@ -2,9 +2,9 @@
 
 python -m training.reader -c configs/training/reader.yaml [key=value ...] [--dry-run] [--overwrite]
 
-Its rows are passages written with their questions (`training.passages`), scenes and relations, all of `data/training`,
-and annotated traits of MSC. Every question is asked of a passage that answers it and of passages about the same people
-that do not.
+Its rows are passages written with their questions, scenes, relations and labelled answers, all of `data/training`, and
+annotated traits of MSC. Every question is asked of a passage that answers it and of passages about the same people
+that do not; what one of two people did is asked of the other.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from ld_agent.checks import statements
 from ld_agent.datasets import format_of
 from ld_agent.languages import ENGLISH
 from ld_agent.modules.base import Models
@@ -26,7 +27,7 @@ from ld_agent.types import Utterance
 from training.persons import asked_back
 from training.rows import SCENES, BuildRequest, row_values
 from training.talks import AGENTS, PEOPLE, StatedTrait, people_of
-from training.texts import Fact, Scene, asked_about, every_passage, every_scene, led, lists, relations
+from training.texts import TEXTS, Fact, Scene, asked_about, blocks, every_passage, every_scene, led, lists, relations
 from training.train import main
 
 SEED = 7
@@ -39,6 +40,10 @@ FOUND = 0.5
 """Minimum share of an answer's new words in lines that are said to answer it."""
 LINES = 3
 """Lines of a passage, as the agent reads them."""
+
+CLAIMS = TEXTS / "claims"
+ASKS = re.compile(r"([-+]) (.+?) asks: (.+?) Answer: (.+)")
+"""A claim that is an answer to a question, supported by the lines before it or not."""
 
 Line = tuple[str, str]
 
@@ -86,12 +91,14 @@ class Drawn:
 
     Attributes:
         of: its source; all rows of a source are on the same side of a held-out split.
+        tempting: what the passage says of another person, where it does not answer.
     """
 
     of: str
     passage: Passage
     question: str
     answer: str
+    tempting: str = ""
 
 
 def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
@@ -104,7 +111,7 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
     reader = Reader(Models(request.config))
     people = people_of(request.sources)[: request.limit]
     theirs = "+".join(dict.fromkeys(map(format_of, request.sources)))
-    drawn = [(SCENES, one) for one in (*of_scenes(rng), *of_passages(rng))]
+    drawn = [(SCENES, one) for one in (*of_scenes(rng), *of_passages(rng), *of_claims())]
     drawn += [(theirs, one) for one in (*of_relations(rng, people), *of_annotations(rng, people))]
     rng.shuffle(drawn)
     for corpus, one in drawn:
@@ -168,12 +175,53 @@ def of_passages(rng: random.Random) -> Iterator[Drawn]:
             place = max(range(len(lines)), key=lambda n: (shares[n], n)) if answer else rng.randrange(len(lines))
             read = lines[max(place - LINES + 1, 0) : place + 1]
             if not answer or _share(new, " ".join(text for _, text in read)) >= FOUND:
-                yield Drawn(of, Passage(asker, read), question, answer)
+                yield from _drawn(of, asker, read, question, answer)
+                if answer and (other := _of_other(question, answer, read)):
+                    yield from _drawn(of, asker, read, other[0], tempting=other[1])
             if len(lines) > len(read) or not answer:
-                yield Drawn(of, Passage(asker, lines), question, answer)
+                yield from _drawn(of, asker, lines, question, answer)
             apart = lines[: max(place - LINES + 1, 0)] if answer else ()
             if apart and _share(new, " ".join(text for _, text in apart)) <= MOST_MISSED:
                 yield Drawn(of, Passage(asker, apart), question, "")
+
+
+def _drawn(
+    of: str, asker: str, lines: Sequence[Line], question: str, answer: str = "", tempting: str = ""
+) -> Iterator[Drawn]:
+    """A row of the lines that are read for a question, if there are any."""
+    if read := as_read(lines, question):
+        yield Drawn(of, Passage(asker, read), question, answer, tempting)
+
+
+def of_claims() -> Iterator[Drawn]:
+    """The questions of labelled claims, asked of their lines: "+ Maya asks: Where is my dentist? Answer: In Mill Street."."""
+    for file in sorted(CLAIMS.glob("*.txt")):
+        for number, block in enumerate(blocks(file)):
+            lines = tuple((who, text) for who, _, text in (line.partition(": ") for line in block if line[1] != " "))
+            answers: dict[tuple[str, str], str] = {}
+            for mark, asker, question, answer in (found.groups() for line in block if (found := ASKS.fullmatch(line))):
+                if mark == "+" or (asker, question) not in answers:
+                    answers[asker, question] = answer if mark == "+" else ""
+            for (asker, question), answer in answers.items():
+                yield from _drawn(f"{file.stem} {number}", asker, lines, question, answer)
+
+
+def _of_other(question: str, answer: str, lines: Sequence[Line]) -> tuple[str, str] | None:
+    """An answered question about one of two speakers, and its answer, as of the other; None: it is about both or neither."""
+    people = {speaker for speaker, _ in lines}
+    who = statements.asked_about(question, people, ENGLISH.reading)
+    if len(people) != 2 or not who:
+        return None
+    [other] = people - {who}
+    return question.replace(who, other), answer.replace(who, other)
+
+
+def as_read(lines: Sequence[Line], question: str) -> tuple[Line, ...]:
+    """Lines as the agent reads them: those of the only speaker whom a question names, and what asks or names that speaker."""
+    about = statements.asked_about(question, {speaker for speaker, _ in lines}, ENGLISH.reading)
+    said = (Utterance("", speaker, text, at=NOW, session=1) for speaker, text in lines)
+    shown = (statements.part_about(about, one) if about else one for one in said)
+    return tuple((one.speaker, one.text) for one in shown if one is not None)
 
 
 def of_relations(rng: random.Random, people: Sequence[Sequence[StatedTrait]]) -> Iterator[Drawn]:

@@ -1,6 +1,7 @@
 """Rows for the reader: answers rest on their passages, and passages that do not answer stand beside them."""
 
 import json
+import random
 import re
 from pathlib import Path
 
@@ -39,6 +40,25 @@ def test_a_question_is_asked_of_passages_with_and_without_its_answer(built: list
         question = prompt.rpartition(" asks: ")[2].rpartition(": ")[2].casefold()
         targets.setdefault(question, set()).add(target == NOT_SAID)
     assert sum(len(kinds) == 2 for kinds in targets.values()) > 2000
+
+
+def test_what_one_of_two_people_did_is_asked_of_the_other():
+    boat = [one for one in reader.of_passages(random.Random(7)) if "narrowboat" in one.answer + one.tempting]
+    asked = {one.question: (one.answer, {speaker for speaker, _ in one.passage.lines}) for one in boat}
+    assert asked["What kind of home has Freya bought?"] == ("Freya has bought a narrowboat.", {"Freya", "Oisín"})
+    assert asked["What kind of home has Oisín bought?"] == ("", {"Oisín"})
+
+
+def test_a_question_about_one_speaker_is_read_in_that_speakers_lines_and_what_names_or_asks_them():
+    lines = (("Ann", "I run. Do you?"), ("Ben", "I swim."), ("Ann", "Ben swims in lakes."), ("Ann", "It rains."))
+    assert reader.as_read(lines, "Where does Ben swim?") == (("Ann", "Do you?"), *lines[1:3])
+    assert reader.as_read(lines, "Where do I run?") == lines
+
+
+def test_labelled_answers_are_rows_too():
+    rows = [(one.passage.asker, one.question, one.answer) for one in reader.of_claims()]
+    assert ("Oksana", "Where is my dentist?", "In Mill Street, over the bakery.") in rows
+    assert ("Oksana", "When is my next appointment?", "") in rows
 
 
 def own_file(folder: Path, traits: list[str]) -> Path:

@@ -182,7 +182,7 @@ def of_passages(rng: random.Random) -> Iterator[Drawn]:
                 yield from _drawn(of, asker, lines, question, answer)
             apart = lines[: max(place - LINES + 1, 0)] if answer else ()
             if apart and _share(new, " ".join(text for _, text in apart)) <= MOST_MISSED:
-                yield Drawn(of, Passage(asker, apart), question, "")
+                yield from _drawn(of, asker, apart, question)
 
 
 def _drawn(

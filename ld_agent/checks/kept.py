@@ -20,7 +20,7 @@ from ld_agent.text import LONGEST_READ, SENTENCE_END, shared_stems, stems_listed
 
 TRUE, SAID, TAKEN = 0.7, 0.5, 0.8
 """Least probability that what a model worded is true, what was said so, and what a model made of the words of a sentence."""
-OVER, LASTS, LASTS_ALONE, LASTS_OF_OTHERS = 0.8, 0.5, 0.7, 0.9
+OVER, LASTS, LASTS_ALONE, LASTS_OF_OTHERS = 0.7, 0.5, 0.8, 0.9
 """Least probabilities that a line ends a statement, and that one still matters in a month: what the extractor found, any
 other sentence, which may need the lines around it, and one without its speaker in it ("Ottoline has a baby brother!")."""
 READ, DECIDES = 0.3, 0.75

@@ -14,6 +14,7 @@ from ld_agent.checks.kept import (
     CHANGES,
     ENDS,
     changed,
+    ended_by,
     may_last,
     over,
     telling,
@@ -148,8 +149,9 @@ def _judged(
     known = [t for t in near if not t.pinned and t.source != said.id and t.last_at <= said.at]
     ends = bool(known) and may_last(check, text, ENDS)
     told = telling(lines[-1:], said.speaker) if ends else []  # a question ends nothing
-    claims = [(told, f"{said.speaker}: {trait.text}") for trait in known] if told else []
-    ended = [known[n] for n in over(check, claims)]
+    ended = (
+        [known[n] for n in ended_by(check, told, [f"{said.speaker}: {trait.text}" for trait in known])] if told else []
+    )
     true = true_traits(check, lines, traits, relation.models.language.reading, ends=bool(ended))
     newer = [
         t for t in near if t.last_at > said.at and t.source != said.id and not less_trusted(t.channel, said.channel)

@@ -18,6 +18,7 @@ from ld_agent.checks.kept import (
     asks_for_memory,
     changed,
     deciding,
+    ended_by,
     ending,
     may_last,
     over,
@@ -128,6 +129,14 @@ def test_a_line_ends_what_it_says_is_over(check: StatementCheck):
     known = ["Nell: I smoke.", "Nell: I live in Leeds.", "Nell: We have a parrot called Kiwi."]
     assert over(check, [([("Nell", "haven't touched a cigarette since may")], claim) for claim in known]) == [0]
     assert over(check, [([("Nell", "My sister moved to York.")], claim) for claim in known]) == []
+
+
+def test_one_sentence_of_several_ends_a_trait(check: StatementCheck):
+    known = ["Maya: I just moved to Bristol and I don't know a soul here yet.", "Maya: I have a dog named Biscuit."]
+    said = "I moved to Bath last weekend. The flat has a garden, and Biscuit has already dug up the roses."
+    assert ended_by(check, [("Maya", said)], known) == [0]
+    assert ended_by(check, [("Maya", said)], []) == []
+    assert ended_by(check, [("Maya", "The flat has a garden. Biscuit loves it!")], known) == []
 
 
 def test_what_is_so_is_decided_by_a_passage(check: StatementCheck):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.checks.learned import ASKED, ENDED, LASTING, SUPPORTED, Lines, Pair, StatementCheck
-from ld_agent.checks.statements import ASKS, speaks_of_self
+from ld_agent.checks.statements import ASKS, sentences_of, speaks_of_self
 from ld_agent.languages.reading import Reading
 from ld_agent.prompts import as_name
 from ld_agent.text import LONGEST_READ, SENTENCE_END, shared_stems, stems_listed, stems_of, words_of
@@ -196,9 +196,9 @@ def over(check: StatementCheck, statements: Sequence[Pair]) -> list[int]:
 def ended_by(check: StatementCheck, line: Lines, claims: Sequence[str]) -> list[int]:
     """The places of the claims that a line ends or denies as a whole, or surely by one of its sentences: what else it says
     hides that."""
-    if not claims:
+    if not line or not claims:
         return []
-    sentences = [[(who, said)] for who, text in line for said in SENTENCE_END.split(text) if said.strip()]
+    sentences = [[(who, sentence)] for who, text in line for sentence in sentences_of(text)]
     alone = sentences[:MOST_SENTENCES] if len(sentences) > 1 else []
     ends = check.probabilities([(part, claim) for part in (line, *alone) for claim in claims])[:, ENDED]
     whole, *parts = ends.reshape(-1, len(claims))

@@ -46,6 +46,7 @@ SUNDAY = datetime(2026, 3, 15, 18, tzinfo=UTC)
         ("We're flying to Tallinn on 4 May.", "We're flying to Tallinn on 4 May 2026."),
         ("they operate tmrw at 8", "they operate on 13 March 2026 at 8"),
         ("fell off my bike yday", "fell off my bike on 11 March 2026"),
+        ("starting over tmrw", "starting over on 13 March 2026"),
         ("gig tonite!", "gig on the evening of 12 March 2026!"),
         ("the exam is next tues", "the exam is on 17 March 2026"),
         ("im off till mon", "im off till 16 March 2026"),

@@ -64,6 +64,7 @@ class Relative(BaseModel):
         parts_of_day: how a part of the day is written, where it is not as it is said: "tonight" is the evening.
         future, past, unclear: what makes a clause one about what is to come or what has been, and what makes that unsure; for
             times that are said of both ("on Saturday").
+        duration: what in a clause makes "in two weeks" how long something takes, beside ``past`` and ``unclear``.
         ending: what says in a sentence that something holds until the time that it names.
         clause: what separates clauses.
         ages, reached: words before a number that is an age, or one that was reached then; none: no age is recognized.
@@ -78,7 +79,7 @@ class Relative(BaseModel):
     Kinds and their groups, ``?`` if they may be absent; any may have ``noun`` and ``part`` (of the day):
 
     - ``day``: day
-    - ``count``: number, unit, ahead? (counted from now on), planned? (only in a clause about what is to come)
+    - ``count``: number, unit, ahead? (counted from now on), planned? (not where it is a duration)
     - ``turn``: turn, unit, weekday? (of that week)
     - ``weekday``: weekday, turn?, or ahead? or back? (the next or the last one)
     - ``season``: turn, season
@@ -94,6 +95,7 @@ class Relative(BaseModel):
     future: str
     past: str
     unclear: str
+    duration: str = "(?!)"
     ending: str
     clause: str
     ages: tuple[str, ...] = ()
@@ -104,7 +106,7 @@ class Relative(BaseModel):
     month_names: tuple[str, ...]
     patterns: tuple[tuple[RelativeKind, str], ...]
 
-    @field_validator("future", "past", "unclear", "ending", "clause")
+    @field_validator("future", "past", "unclear", "duration", "ending", "clause")
     @classmethod
     def _is_a_pattern(cls, pattern: str) -> str:
         return regular(pattern)

@@ -221,6 +221,26 @@ class _Said:
 
     def tense(self) -> int:
         """1: the clause is about what is to come, -1: about what has been, 0: unsure."""
+        before, after, unclear = self._clause()
+        if unclear:
+            return 0
+        near = " ".join(before.split()[-NEAR:] or after.split()[:NEAR])
+        future = bool(re.search(self.relative.future, f"{before} {after}"))
+        past = re.search(self.relative.past, f"{before} {after}") is not None
+        return 1 if future and not past else -1 if re.search(self.relative.past, near) and not future else 0
+
+    def is_duration(self) -> bool:
+        """Whether "in two weeks" may be how long something takes, or took, instead of when it will be."""
+        before, after, unclear = self._clause()
+        words = f"{before} {after}"
+        return (
+            unclear
+            or self.number == 1
+            or any(re.search(said, words) for said in (self.relative.past, self.relative.duration))
+        )
+
+    def _clause(self) -> tuple[str, str, bool]:
+        """What stands in the same clause before and after the time, and whether that is a question or unclear."""
         whole, start, end = self.match.string, self.match.start(), self.match.end()
         first, last = max(start - CLAUSE, 0), end + CLAUSE
         clause = re.compile(self.relative.clause)
@@ -228,12 +248,7 @@ class _Said:
         border = clause.search(whole, end, last)
         before, after = whole[begin:start], whole[end : border.start() if border else last]
         asked = border is not None and border.group().startswith(("?", "？"))
-        if asked or re.search(self.relative.unclear, before + " " + after):
-            return 0
-        near = " ".join(before.split()[-NEAR:] or after.split()[:NEAR])
-        future = bool(re.search(self.relative.future, f"{before} {after}"))
-        past = re.search(self.relative.past, f"{before} {after}") is not None
-        return 1 if future and not past else -1 if re.search(self.relative.past, near) and not future else 0
+        return before, after, asked or re.search(self.relative.unclear, f"{before} {after}") is not None
 
 
 def _day(said: _Said) -> Resolved:
@@ -241,7 +256,7 @@ def _day(said: _Said) -> Resolved:
 
 
 def _count(said: _Said) -> Resolved:
-    if said.has("planned") and said.tense() != 1:
+    if said.has("planned") and said.tense() != 1 and said.is_duration():
         return None
     number, unit = said.number, said.dates.unit_of[said.word("unit")]
     number = number if said.has("ahead") else -number

@@ -148,8 +148,9 @@ def _judged(
     near = relation.bank.near(said.speaker, text, CONCERNED, ABOUT)
     known = [t for t in near if not t.pinned and t.source != said.id and t.last_at <= said.at]
     ends = bool(known) and may_last(check, text, ENDS)
-    told = telling(lines[-1:], said.speaker) if ends else []  # a question ends nothing
-    ended = [known[n] for n in ended_by(check, told, [f"{said.speaker}: {trait.text}" for trait in known])]
+    ended = (
+        [known[n] for n in ended_by(check, lines, [f"{said.speaker}: {trait.text}" for trait in known])] if ends else []
+    )
     true = true_traits(check, lines, traits, relation.models.language.reading, ends=bool(ended))
     newer = [
         t for t in near if t.last_at > said.at and t.source != said.id and not less_trusted(t.channel, said.channel)

@@ -139,6 +139,17 @@ def test_one_sentence_of_several_ends_a_trait(check: StatementCheck):
     assert ended_by(check, [("Maya", "The flat has a garden. Biscuit loves it!")], known) == []
 
 
+def test_a_slip_corrected_ends_what_was_said_right_before(check: StatementCheck):
+    known, corrected = (
+        ["Maya: My train gets in at Euston.", "Maya: I have a dog named Biscuit."],
+        "St Pancras, sorry. same time",
+    )
+    before = [("Maya", "my train gets in at euston"), ("Sam", "I see.")]
+    assert ended_by(check, [*before, ("Maya", corrected)], known) == [0]
+    assert ended_by(check, [("Maya", corrected)], known) == [], "it says nothing of a train"
+    assert ended_by(check, [*before, ("Maya", "Is it St Pancras, then?")], known) == [], "a question ends nothing"
+
+
 def test_what_is_so_is_decided_by_a_passage(check: StatementCheck):
     passages = [[("Nell", "It rained all day.")], [("Nell", "We gave Kiwi to my aunt, so there's no parrot any more.")]]
     assert deciding(check, passages, "Nell", "Do we still have a parrot?") == [1]

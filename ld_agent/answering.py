@@ -16,7 +16,7 @@ import numpy as np
 from ld_agent.backbones.base import Completion
 from ld_agent.checks.kept import ANSWERED, READ, asks_for_memory, deciding, over, true_answers, unquoted
 from ld_agent.checks.learned import Lines, StatementCheck
-from ld_agent.checks.statements import asks, only_denies, says_unknown
+from ld_agent.checks.statements import asks, asks_of, only_denies, says_unknown
 from ld_agent.errors import BackboneError
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
@@ -109,11 +109,12 @@ class Answering:
         """Whether the answer to a question about what was told is checked against what the user said."""
         return self.grounded and only_memory_answers(situation)
 
-    def asks(self, heard: str, reading: Reading) -> bool:
-        """Whether an utterance asks for what was told before, as far as the check knows; not after some pages."""
+    def asks(self, heard: str, people: Collection[str], reading: Reading) -> bool:
+        """Whether an utterance asks for what was told before: as far as the check knows, or about people who take part, by name;
+        not after some pages."""
         if self.check is None or len(heard) > LONGEST_READ:
             return False
-        return _asks_whether(heard, reading) or asks_for_memory(self.check, heard)
+        return _asks_whether(heard, reading) or asks_of(people, heard, reading) or asks_for_memory(self.check, heard)
 
     def _unrepeated(
         self,

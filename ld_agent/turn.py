@@ -167,7 +167,7 @@ class Turn:
         """
         relation = self.relation
         self._answering = self._made_to_answer()
-        asks = self._answering.asks(self.heard.text, relation.models.language.reading)
+        asks = self._answering.asks(self.heard.text, self._everyone, relation.models.language.reading)
         least = relation.resources.config.memory.gamma_talk if relation.check and not asks else None
         remembered = yield from metered(relation.views.recall(query), self._seen)
         near = [r for r in remembered.recalled if least is None or r.terms.get("s_near", least) >= least]

@@ -115,6 +115,12 @@ def asked_about(question: str, speakers: Iterable[str], reading: Reading) -> str
     return named.pop()
 
 
+def asks_of(people: Iterable[str], text: str, reading: Reading) -> bool:
+    """Whether a text asks about people by name, and about neither whoever asks nor the hearer."""
+    of_us = any(reading.patterns[person].search(text) for person in ("first_person", "second_person"))
+    return asks(text) and not of_us and any(names(person, text) for person in people if person)
+
+
 def occurs(name: str, text: str) -> bool:
     """Whether a text contains a name, not only as a part of a longer one."""
     return re.search(_pattern(name), text) is not None
@@ -125,15 +131,28 @@ def names(person: str, text: str) -> bool:
     return re.search(_pattern(person) + _ADDRESSED, text) is not None
 
 
-def tells_of(person: str, said: Utterance) -> bool:
-    """Whether an utterance is a person's own or names them; always, if ``person`` is ""."""
-    return not person or said.speaker == person or names(person, said.text)
+def tells_of(person: str, said: Utterance, reading: Reading) -> bool:
+    """Whether an utterance names a person or is their own, and not only about "you"; always, if ``person`` is ""."""
+    return not person or names(person, said.text) or (said.speaker == person and _own_part(said, reading) is not None)
 
 
-def part_about(person: str, said: Utterance) -> Utterance | None:
-    """An utterance if it tells of a person, or else its questions, which the person may have answered; None: it has
-    none."""
-    return said if tells_of(person, said) else part_asked(said)
+def part_about(person: str, said: Utterance, reading: Reading) -> Utterance | None:
+    """What of an utterance tells of a person: if it is their own, all that is not about "you" alone; if it names them, all; or
+    else its questions, which the person may have answered. None: it has none.
+    """
+    if said.speaker == person:
+        return _own_part(said, reading)
+    return said if names(person, said.text) else part_asked(said)
+
+
+def _own_part(said: Utterance, reading: Reading) -> Utterance | None:
+    """An utterance without the sentences about "you" alone, which tell of whoever hears them; None: it has no others."""
+    me, you = reading.patterns["first_person"], reading.patterns["second_person"]
+    sentences = sentences_of(said.text)
+    own = [sentence for sentence in sentences if me.search(sentence) or not you.search(sentence)]
+    if len(own) == len(sentences):
+        return said
+    return replace(said, text=" ".join(own)) if own else None
 
 
 def part_asked(said: Utterance) -> Utterance | None:

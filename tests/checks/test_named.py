@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ld_agent.checks.statements import asked_about, names, part_about, tells_of
+from ld_agent.checks.statements import asked_about, asks_of, names, part_about, tells_of
 from ld_agent.languages import ENGLISH
 from ld_agent.types import Utterance
 
@@ -44,12 +44,37 @@ def test_the_one_person_whom_a_question_names(question: str, person: str):
 )
 def test_being_addressed_is_not_being_told_of(text: str, told: bool):
     assert names("Ben", text) is told
-    assert tells_of("Ben", said(text)) is told
-    assert tells_of("Ann", said(text))
-    assert tells_of("", said(text))
+    assert tells_of("Ben", said(text), READING) is told
+    assert tells_of("Ann", said(text), READING)
+    assert tells_of("", said(text), READING)
 
 
 def test_of_what_others_say_their_questions_stay():
-    assert part_about("Ben", said("I play the violin. Do you play?")) == said("Do you play?")
-    assert part_about("Ben", said("I play the violin.")) is None
-    assert part_about("Ann", said("I play the violin.")) == said("I play the violin.")
+    assert part_about("Ben", said("I play the violin. Do you play?"), READING) == said("Do you play?")
+    assert part_about("Ben", said("I play the violin."), READING) is None
+    assert part_about("Ann", said("I play the violin."), READING) == said("I play the violin.")
+
+
+def test_what_a_person_says_of_you_alone_does_not_tell_of_them():
+    line = said("Wow, Ben! You're so kind. Your future family is lucky. I wish you luck.")
+    assert part_about("Ann", line, READING) == said("Wow, Ben! I wish you luck.")
+    assert part_about("Ben", said("Wow, Ben is kind! Your family is lucky."), READING) is not None, "it names Ben"
+    assert part_about("Ann", said("You have such a caring heart!"), READING) is None
+    assert not tells_of("Ann", said("You have such a caring heart!"), READING)
+
+
+@pytest.mark.parametrize(
+    ("text", "of_them"),
+    [
+        ("Would Ben like a theme park?", True),
+        ("How do Ann and Ben know each other?", True),
+        ("Thanks, Ben! How was it?", False),
+        ("Ben plays the violin.", False),
+        ("Do you know Ben?", False),
+        ("Where did I meet Ben?", False),
+        ("Who plays the violin?", False),
+        ("小雨养了什么？", True),
+    ],
+)
+def test_a_question_about_people_names_them_and_nobody_else(text: str, of_them: bool):
+    assert asks_of(["Ann", "Ben", "小雨"], text, READING) is of_them

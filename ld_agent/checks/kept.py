@@ -79,7 +79,8 @@ def true_traits(
     Args:
         lines: what was said last, after what led up to it.
         traits: what the extractor found in it.
-        ends: the line ends an earlier trait, so that it tells something even if no trait was found.
+        ends: the line ends an earlier trait, so that it tells something even if no trait was found, and even of somebody else:
+            "Bramble died last night."
     """
     sentences = {s: speaks_of_self(QUOTED.sub("", s), reading) for s in _sentences(lines[-1][1], reading)}
     own = [sentence for sentence, of_self in sentences.items() if of_self]
@@ -135,7 +136,7 @@ def _in_own_words(
         told_in = stems_of(sentence, reading) | stems_listed("saying_nothing", reading)
         within[sentence] = [trait for trait in found if stems_of(trait, reading) <= told_in]
         lasting |= dict.fromkeys(within[sentence], 0.0 if told else LASTS)
-        alone = LASTS_ALONE if of_self else LASTS_OF_OTHERS
+        alone = LASTS_ALONE if of_self else LASTS if ends else LASTS_OF_OTHERS
         lasting[sentence] = 0.0 if told else LASTS if found else alone
         least |= dict.fromkeys(within[sentence], TAKEN) | {sentence: SAID}
     true = _true(check, lines, lasting, least)

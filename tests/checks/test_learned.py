@@ -87,6 +87,9 @@ def test_what_ends_a_trait_is_kept_in_the_words_of_its_speaker(check: StatementC
     lines = [("Nell", "I gave it up last week.")]
     assert true_traits(check, lines, [], READING) == []
     assert true_traits(check, lines, [], READING, ends=True) == ["I gave it up last week."]
+    of_others = [("Nell", "Lenka moved out at the weekend. It rained.")]
+    assert true_traits(check, of_others, [], READING) == []
+    assert true_traits(check, of_others, [], READING, ends=True) == ["Lenka moved out at the weekend."]
 
 
 def test_what_lasts_is_kept_even_if_the_extractor_missed_it(check: StatementCheck):

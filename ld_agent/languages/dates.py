@@ -69,7 +69,8 @@ class Relative(BaseModel):
         clause: what separates clauses.
         ages, reached: words before a number that is an age, or one that was reached then; none: no age is recognized.
         after_age: words that may follow it, beside the end of the clause.
-        aged: how an age said years ago is written after it, with ``{age}``, the present one.
+        going_on: what goes on for years, with the number as its only group: "I've lived here for six years".
+        aged: how an age or a number of years said years ago is written after it, with ``{age}``, the present one.
         written: for each form, how the time is written by itself and where the pattern's group ``noun`` matched
             ("since …"), with ``{day}``, ``{month}``, ``{month_name}``, ``{year}``, ``{part}`` and ``{season}``.
         month_names: January to December.
@@ -101,12 +102,13 @@ class Relative(BaseModel):
     ages: tuple[str, ...] = ()
     reached: tuple[str, ...] = ()
     after_age: tuple[str, ...] = ()
+    going_on: str = "(?!)"
     aged: str = ""
     written: Mapping[Form, tuple[str, str]]
     month_names: tuple[str, ...]
     patterns: tuple[tuple[RelativeKind, str], ...]
 
-    @field_validator("future", "past", "unclear", "duration", "ending", "clause")
+    @field_validator("future", "past", "unclear", "duration", "ending", "clause", "going_on")
     @classmethod
     def _is_a_pattern(cls, pattern: str) -> str:
         return regular(pattern)

@@ -61,7 +61,7 @@ def as_dated(passages: Sequence[Sequence[Utterance]], reading: Reading, now: dat
 
 
 def aged(text: str, at: datetime, now: datetime, reading: Reading) -> str:
-    """Return a text with the ages that it tells as they are ``now``, whole years after it was said ``at``.
+    """Return a text with the ages and counts of years that it tells as they are ``now``, whole years after it was said ``at``.
 
     >>> from datetime import UTC
     >>> from ld_agent.languages import ENGLISH
@@ -72,12 +72,13 @@ def aged(text: str, at: datetime, now: datetime, reading: Reading) -> str:
     if years > 0:
         for relative in (dates.relative for dates in reading.dates if dates.relative and dates.relative.ages):
             present = partial(_with_present_age, years=years, written=relative.aged)
-            text = relative.age(at.year).sub(present, text[:LONGEST_READ]) + text[LONGEST_READ:]
+            for told in (relative.age(at.year), re.compile(relative.going_on)):
+                text = told.sub(present, text[:LONGEST_READ]) + text[LONGEST_READ:]
     return text
 
 
 def _with_present_age(told: re.Match[str], years: int, written: str) -> str:
-    age = told["age"] or told["reached"]
+    age = next(filter(None, told.groups()))
     number = numbers(age)
     is_age = [word for word, _ in number] == [age]
     return f"{told[0]} {written.format(age=int(number[0][1]) + years)}" if is_age else told[0]

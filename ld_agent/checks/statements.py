@@ -15,7 +15,7 @@ from ld_agent.types import Utterance
 ASKS = ("?", "？")
 COMMAS = str.maketrans("，；;", ",,,")
 SHORT = 3
-"""Words of a clause that claims nothing: "Sorry, I don't know."."""
+"""Words of a clause that claims nothing: "Sorry, I don't know."; fewer tell nothing of anybody."""
 NAME_END = r"(?![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"
 """No letter follows, except in languages without spaces, or whose particles follow a name directly."""
 _ADDRESSED = r"(?!\s*(?:[,.!?;:，。！？]|$))"
@@ -146,13 +146,14 @@ def part_about(person: str, said: Utterance, reading: Reading) -> Utterance | No
 
 
 def _own_part(said: Utterance, reading: Reading) -> Utterance | None:
-    """An utterance without the sentences about "you" alone, which tell of whoever hears them; None: it has no others."""
+    """An utterance without the sentences about "you" alone, which tell of the hearer; None: no more than "Wow!" is left."""
     me, you = reading.patterns["first_person"], reading.patterns["second_person"]
     sentences = sentences_of(said.text)
     own = [sentence for sentence in sentences if me.search(sentence) or not you.search(sentence)]
     if len(own) == len(sentences):
         return said
-    return replace(said, text=" ".join(own)) if own else None
+    text = " ".join(own)
+    return replace(said, text=text) if len(words_of(text)) >= SHORT else None
 
 
 def part_asked(said: Utterance) -> Utterance | None:

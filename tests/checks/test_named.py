@@ -59,7 +59,7 @@ def test_what_a_person_says_of_you_alone_does_not_tell_of_them():
     line = said("Wow, Ben! You're so kind. Your future family is lucky. I wish you luck.")
     assert part_about("Ann", line, READING) == said("Wow, Ben! I wish you luck.")
     assert part_about("Ben", said("Wow, Ben is kind! Your family is lucky."), READING) is not None, "it names Ben"
-    assert part_about("Ann", said("You have such a caring heart!"), READING) is None
+    assert part_about("Ann", said("Phew! You have such a caring heart!"), READING) is None
     assert not tells_of("Ann", said("You have such a caring heart!"), READING)
 
 

@@ -167,7 +167,8 @@ class Turn:
         """
         relation = self.relation
         self._answering = self._made_to_answer()
-        asks = self._answering.asks(self.heard.text, self._everyone, relation.models.language.reading)
+        people = (relation.agent_name, *relation.store.speakers(relation.key))
+        asks = self._answering.asks(self.heard.text, people, relation.models.language.reading)
         least = relation.resources.config.memory.gamma_talk if relation.check and not asks else None
         remembered = yield from metered(relation.views.recall(query), self._seen)
         near = [r for r in remembered.recalled if least is None or r.terms.get("s_near", least) >= least]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ld_agent.answering import Evidence
 from ld_agent.backbones.base import Request
+from ld_agent.checks.kept import asks_for_memory
 from ld_agent.checks.learned import ASKED, Pair
 from ld_agent.languages import ENGLISH
 from ld_agent.modules.situation import Situation
@@ -150,6 +151,17 @@ def test_what_somebody_else_said_is_no_answer_about_a_person(scene: Scene, answe
     assert (reply.text == answer) is stays
     assert ("clarinet" in reply.text) is False
     assert [quote.speaker for quote in reply.quotes] == ["Maya"], "only hers are quoted"
+
+
+def test_a_question_about_a_person_by_name_asks_the_memory(scene: Scene):
+    script = {**SCRIPT, "extractor": "NO_TRAIT", "generator": "She supports Ann when she is sad."}
+    talk = scene.agent(script, checks=CHECKED, **READS).conversation("band", at=START)
+    talk.observe("I play the violin.", "Maya", START)
+    talk.end_session()
+    question, check = "Who supports Maya when she is sad?", talk.relation.check
+    assert check is not None
+    assert not asks_for_memory(check, question), "the check alone misses it"
+    assert talk.respond(question, "Ben", START + DAY).text == ENGLISH.words.not_told
 
 
 TOLD = "I moved to the city of Oslo last year."

@@ -110,8 +110,8 @@ class Answering:
         return self.grounded and only_memory_answers(situation)
 
     def asks(self, heard: str, people: Collection[str], reading: Reading) -> bool:
-        """Whether an utterance asks for what was told before: as far as the check knows, or about people who take part, by name;
-        not after some pages."""
+        """Whether an utterance asks for what was told before: as far as the check knows, or about ``people`` by name; not after
+        some pages."""
         if self.check is None or len(heard) > LONGEST_READ:
             return False
         return _asks_whether(heard, reading) or asks_of(people, heard, reading) or asks_for_memory(self.check, heard)

@@ -93,6 +93,11 @@ class Relation:
             self.check = self.resources.check_for(code)
             self.views = self._views()
 
+    @property
+    def people(self) -> Sequence[str]:
+        """The agent, and everyone who has spoken in any session."""
+        return list(dict.fromkeys([self.agent_name, *self.store.speakers(self.key)]))
+
     def first_unknown_script(self, text: str) -> bool:
         """Whether a text is the first in a script that the encoder does not know."""
         if self._script_noted or self.encoder.knows_script(text):

@@ -16,7 +16,7 @@ from typing import Any
 
 from ld_agent.answering import NO_COMPLETION, Answering
 from ld_agent.backbones.base import Completion, Message
-from ld_agent.checks.statements import ForgetRequest, asks_for_facts, forget_request
+from ld_agent.checks.statements import ForgetRequest, asks_for_facts, forget_request, occurs
 from ld_agent.errors import InputError, ReplyStopped
 from ld_agent.learning import pending
 from ld_agent.memory.quotes import Told, compare, earlier, in_time_order, passages, quotes, sources_of
@@ -167,8 +167,7 @@ class Turn:
         """
         relation = self.relation
         self._answering = self._made_to_answer()
-        people = (relation.agent_name, *relation.store.speakers(relation.key))
-        asks = self._answering.asks(self.heard.text, people, relation.models.language.reading)
+        asks = self._answering.asks(self.heard.text, relation.people, relation.models.language.reading)
         least = relation.resources.config.memory.gamma_talk if relation.check and not asks else None
         remembered = yield from metered(relation.views.recall(query), self._seen)
         near = [r for r in remembered.recalled if least is None or r.terms.get("s_near", least) >= least]
@@ -177,7 +176,7 @@ class Turn:
         return asks
 
     def _known(self, query: Query, asks: bool) -> dict[str, tuple[str, ...]]:
-        """The traits for the prompt; in front of a session they stay for `STEADY` lines, for caches of beginnings."""
+        """The traits of those here, or asked about; in front of a session they stay for `STEADY` lines, for prompt caches."""
         relation, vector, since = self.relation, query.vector, self.heard.at
         if relation.resources.config.modules.generator.prompting == "direct" and not asks:
             running = self.cache.utterances
@@ -185,7 +184,8 @@ class Turn:
             if opening.id != self.heard.id:
                 vector = relation.encoder.encode([opening.text])[0]
                 since = opening.at - BEFORE if relation.check else opening.at
-        return dict(relation.bank.select(self._everyone, vector, self.heard.at, relation.agent_name, since))
+        people = (*self._everyone, *(one for one in relation.people if asks and occurs(one, self.heard.text)))
+        return dict(relation.bank.select(people, vector, self.heard.at, relation.agent_name, since))
 
     def _situation(self) -> Situation:
         """What is recalled and known, without what was said in earlier sessions."""
@@ -212,7 +212,7 @@ class Turn:
         ids = sources_of(recalled, {u.id for u in running})
         said = in_time_order(ids, resources.store.utterances_by_id(relation.key, ids)) if ids else []
         stored = relation.views.said_vectors(recalled) if said else {}
-        told = compare(self.heard, relation.agent_name, [*said, *running], encode, reading, stored, self._everyone)
+        told = compare(self.heard, relation.agent_name, [*said, *running], encode, reading, stored, relation.people)
         former = reading.patterns["asks_former"].search(self.heard.text[-LONGEST_READ:])
         return earlier(told, relation.check, encode) if relation.check and told.said and former else told
 

@@ -164,6 +164,16 @@ def test_a_question_about_a_person_by_name_asks_the_memory(scene: Scene):
     assert talk.respond(question, "Ben", START + DAY).text == ENGLISH.words.not_told
 
 
+def test_a_question_about_a_person_shows_their_traits_though_they_are_not_here(scene: Scene):
+    told = "I play the violin."
+    script = {**SCRIPT, "extractor": lambda asked: told if told in str(asked) else "NO_TRAIT"}
+    talk = scene.agent(script, checks=CHECKED, **READS).conversation("band", at=START)
+    talk.observe(told, "Maya", START)
+    talk.end_session()
+    assert talk.messages("What does Maya play?", "Ben", START + DAY).traits["Maya"] == (told,)
+    assert "Maya" not in talk.messages("What a day!", "Ben", START + DAY).traits
+
+
 TOLD = "I moved to the city of Oslo last year."
 
 

@@ -50,6 +50,17 @@ def test_a_farewell_ends_nothing(scene: Scene):
     assert over(talk.relation.check, [([("Maya", farewell)], f"Maya: {trait.text}")]) == [0], "read alone, it seems to"
 
 
+def test_a_slip_is_ended_by_its_correction_which_says_little_by_itself(scene: Scene):
+    told, corrected = "I play the viola in the town orchestra.", "wait no, the cello. the viola is my wife's"
+    script = {**SCRIPT, "extractor": lambda asked: told if told in str(asked) else "NO_TRAIT"}
+    talk = scene.agent(script, checks=CHECKED).conversation("maya", at=AT)
+    for line, speaker in ((told, "Maya"), ("I see.", "Sam"), (corrected, "Maya")):
+        talk.observe(line, speaker, AT)
+    talk.end_session()
+    first = talk.persona("Maya", history=True)[0]
+    assert (first.text, first.holds_until) == (told, AT)
+
+
 def test_a_planned_move_ends_the_present_home_on_its_date(scene: Scene):
     home, plan = "I live in Leeds.", "I'm moving to Bristol on 4 May!"
     agent = scene.agent(

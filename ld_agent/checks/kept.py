@@ -79,8 +79,8 @@ def true_traits(
     Args:
         lines: what was said last, after what led up to it.
         traits: what the extractor found in it.
-        ends: the line ends an earlier trait, so that it tells something even if no trait was found, and even of somebody else:
-            "Bramble died last night."
+        ends: the line ends an earlier trait, so that it tells something even if no trait was found and, with `verbatim`, even
+            of somebody else: "Bramble died last night."
     """
     sentences = {s: speaks_of_self(QUOTED.sub("", s), reading) for s in _sentences(lines[-1][1], reading)}
     own = [sentence for sentence, of_self in sentences.items() if of_self]
@@ -198,15 +198,16 @@ def ended_by(check: StatementCheck, lines: Lines, claims: Sequence[str]) -> list
     """The places of the claims that the last line, after those before it, ends or denies, or surely does so by itself or by one
     of its sentences: what else it says hides that. A question ends nothing.
     """
-    *before, last = lines
-    if not claims or not (said := telling([last], last[0])):
+    who = lines[-1][0] if lines else ""
+    text = " ".join(told for _, told in telling(lines[-1:], who)).strip()
+    if not claims or not text:
         return []
-    [(who, text)] = said
-    alone = [[(who, part)] for part in dict.fromkeys([text, *sentences_of(text)[:MOST_SENTENCES]])]
-    whole = [*telling(before, who), *said]
+    whole = [*telling(lines[:-1], who), (who, text)]
+    parts = [[(who, part)] for part in dict.fromkeys([text, *sentences_of(text)[:MOST_SENTENCES]])]
+    alone = [part for part in parts if part != whole]
     ends = check.probabilities([(part, claim) for part in (whole, *alone) for claim in claims])[:, ENDED]
     by_whole, *by_part = ends.reshape(-1, len(claims))
-    return np.flatnonzero((by_whole >= OVER) | (np.max(by_part, axis=0) >= OVER_ALONE)).tolist()
+    return np.flatnonzero((by_whole >= OVER) | (np.max(by_part, axis=0, initial=0.0) >= OVER_ALONE)).tolist()
 
 
 def may_last(check: StatementCheck, text: str, least: float) -> bool:

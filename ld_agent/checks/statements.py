@@ -15,11 +15,15 @@ from ld_agent.types import Utterance
 ASKS = ("?", "？")
 COMMAS = str.maketrans("，；;", ",,,")
 SHORT = 3
-"""Words of a clause that claims nothing: "Sorry, I don't know."; fewer tell nothing of anybody."""
+"""Words of a clause that claims nothing: "Sorry, I don't know."."""
 NAME_END = r"(?![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"
 """No letter follows, except in languages without spaces, or whose particles follow a name directly."""
 _ADDRESSED = r"(?!\s*(?:[,.!?;:，。！？]|$))"
 """Does not follow a name in "Thanks, Melanie!"."""
+_BEGINS = re.compile(r"(?:^|[,.!?:;，。！？\n])\s*$")
+"""What stands before a name that addresses."""
+_TELLS, _LONGER = re.compile(r"['’]s\b|\w"), re.compile(r"\s+[A-Z]")
+"""What follows a name that does not address ("Ben's", "小雨养了"), and one that is part of a longer one."""
 
 
 def sentences_of(text: str) -> list[str]:
@@ -109,16 +113,26 @@ def forget_request(text: str, reading: Reading) -> ForgetRequest | None:
 def asked_about(question: str, speakers: Iterable[str], reading: Reading) -> str:
     """The only speaker whom a question names; "": it names several or none, or says "I" or "you"."""
     named = {name for name in set(speakers) if name and occurs(name, question)}
-    of_us = any(reading.patterns[person].search(question) for person in ("first_person", "second_person"))
-    if len(named) != 1 or of_us:
-        return ""
-    return named.pop()
+    return named.pop() if len(named) == 1 and not _of_us(question, reading) else ""
 
 
 def asks_of(people: Iterable[str], text: str, reading: Reading) -> bool:
-    """Whether a text asks about people by name, and about neither whoever asks nor the hearer."""
-    of_us = any(reading.patterns[person].search(text) for person in ("first_person", "second_person"))
-    return asks(text) and not of_us and any(names(person, text) for person in people if person)
+    """Whether a text asks about people by name, and about neither whoever asks nor the hearer. A name that begins a sentence or
+    follows a comma addresses; one before another capital is part of a longer name ("Ben Affleck").
+    """
+    if not asks(text) or _of_us(text, reading):
+        return False
+    mentions = (match for person in people if person for match in re.finditer(_pattern(person), text))
+    return any(
+        not _LONGER.match(text, match.end())
+        and (_TELLS.match(text, match.end()) or not _BEGINS.search(text[: match.start()]))
+        for match in mentions
+    )
+
+
+def _of_us(text: str, reading: Reading) -> bool:
+    """Whether a text says "I" or "you"."""
+    return any(reading.patterns[person].search(text) for person in ("first_person", "second_person"))
 
 
 def occurs(name: str, text: str) -> bool:
@@ -132,28 +146,29 @@ def names(person: str, text: str) -> bool:
 
 
 def tells_of(person: str, said: Utterance, reading: Reading) -> bool:
-    """Whether an utterance names a person or is their own, and not only about "you"; always, if ``person`` is ""."""
+    """Whether an utterance names a person, or is their own with more than what is about "you" alone; always, if ``person`` is
+    ""."""
     return not person or names(person, said.text) or (said.speaker == person and _own_part(said, reading) is not None)
 
 
 def part_about(person: str, said: Utterance, reading: Reading) -> Utterance | None:
-    """What of an utterance tells of a person: if it is their own, all that is not about "you" alone; if it names them, all; or
-    else its questions, which the person may have answered. None: it has none.
+    """What of an utterance tells of a person: all, if it names them; if it is their own, what is not about "you" alone; or else
+    its questions, which the person may have answered. None: it has none.
     """
-    if said.speaker == person:
-        return _own_part(said, reading)
-    return said if names(person, said.text) else part_asked(said)
+    if names(person, said.text):
+        return said
+    return _own_part(said, reading) if said.speaker == person else part_asked(said)
 
 
 def _own_part(said: Utterance, reading: Reading) -> Utterance | None:
     """An utterance without the sentences about "you" alone, which tell of the hearer; None: no more than "Wow!" is left."""
-    me, you = reading.patterns["first_person"], reading.patterns["second_person"]
+    you, in_passing = reading.patterns["second_person"], reading.patterns["in_passing"]
     sentences = sentences_of(said.text)
-    own = [sentence for sentence in sentences if me.search(sentence) or not you.search(sentence)]
+    own = [s for s in sentences if speaks_of_self(s, reading) or not you.search(in_passing.sub("", s))]
     if len(own) == len(sentences):
         return said
-    text = " ".join(own)
-    return replace(said, text=text) if len(words_of(text)) >= SHORT else None
+    exclaimed = all(s.endswith(("!", "！")) and len(words_of(s)) <= SHORT for s in own)
+    return None if exclaimed else replace(said, text=" ".join(own))
 
 
 def part_asked(said: Utterance) -> Utterance | None:

@@ -64,7 +64,8 @@ class Relative(BaseModel):
         parts_of_day: how a part of the day is written, where it is not as it is said: "tonight" is the evening.
         future, past, unclear: what makes a clause one about what is to come or what has been, and what makes that unsure; for
             times that are said of both ("on Saturday").
-        duration: what in a clause makes "in two weeks" how long something takes, beside ``past`` and ``unclear``.
+        duration: what in a clause makes "in two weeks" how long something takes, beside ``past`` and ``unclear``; "": anything
+            that is not clearly about what is to come.
         ending: what says in a sentence that something holds until the time that it names.
         clause: what separates clauses.
         ages, reached: words before a number that is an age, or one that was reached then; none: no age is recognized.
@@ -96,7 +97,7 @@ class Relative(BaseModel):
     future: str
     past: str
     unclear: str
-    duration: str = "(?!)"
+    duration: str = ""
     ending: str
     clause: str
     ages: tuple[str, ...] = ()

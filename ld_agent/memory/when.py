@@ -71,17 +71,17 @@ def aged(text: str, at: datetime, now: datetime, reading: Reading) -> str:
     years = now.year - at.year - ((now.month, now.day) < (at.month, at.day))
     if years > 0:
         for relative in (dates.relative for dates in reading.dates if dates.relative and dates.relative.ages):
-            present = partial(_with_present_age, years=years, written=relative.aged)
+            present = partial(_with_present_number, years=years, written=relative.aged)
             for told in (relative.age(at.year), re.compile(relative.going_on)):
                 text = told.sub(present, text[:LONGEST_READ]) + text[LONGEST_READ:]
     return text
 
 
-def _with_present_age(told: re.Match[str], years: int, written: str) -> str:
-    age = next(filter(None, told.groups()))
-    number = numbers(age)
-    is_age = [word for word, _ in number] == [age]
-    return f"{told[0]} {written.format(age=int(number[0][1]) + years)}" if is_age else told[0]
+def _with_present_number(told: re.Match[str], years: int, written: str) -> str:
+    then = next(filter(None, told.groups()), "")
+    number = numbers(then)
+    is_number = [word for word, _ in number] == [then]
+    return f"{told[0]} {written.format(age=int(number[0][1]) + years)}" if is_number else told[0]
 
 
 def held(text: str, at: datetime, reading: Reading) -> tuple[datetime | None, datetime | None]:
@@ -241,12 +241,20 @@ class _Said:
         )
 
     def _clause(self) -> tuple[str, str, bool]:
-        """What stands in the same clause before and after the time, and whether that is a question or unclear."""
+        """What stands in the same clause before and after the time, in the next one if the time is all of it ("In two weeks, …"),
+        and whether that is a question or unclear."""
         whole, start, end = self.match.string, self.match.start(), self.match.end()
         first, last = max(start - CLAUSE, 0), end + CLAUSE
         clause = re.compile(self.relative.clause)
         begin = max((border.end() for border in clause.finditer(whole, first, start)), default=first)
         border = clause.search(whole, end, last)
+        if (
+            border is not None
+            and border.group().startswith((",", "，"))
+            and not whole[begin:start] + whole[end : border.start()]
+        ):
+            end = border.end()
+            border = clause.search(whole, end, last)
         before, after = whole[begin:start], whole[end : border.start() if border else last]
         asked = border is not None and border.group().startswith(("?", "？"))
         return before, after, asked or re.search(self.relative.unclear, f"{before} {after}") is not None

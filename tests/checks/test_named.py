@@ -60,6 +60,11 @@ def test_what_a_person_says_of_you_alone_does_not_tell_of_them():
     assert part_about("Ann", line, READING) == said("Wow, Ben! I wish you luck.")
     assert part_about("Ben", said("Wow, Ben is kind! Your family is lucky."), READING) is not None, "it names Ben"
     assert part_about("Ann", said("Phew! You have such a caring heart!"), READING) is None
+    assert part_about("Ann", said("I think you're great. It rained."), READING) == said("It rained.")
+    for answer in ("Two kids. And you?", "In Oslo. You?", "Nurse. What about you?"):
+        assert tells_of("Ann", said(answer), READING)
+    for line in ("Got the job, thank you!", "Moved to Oslo yesterday, you?", "谢谢你，考上了！"):
+        assert part_about("Ann", said(line), READING) == said(line)
     assert not tells_of("Ann", said("You have such a caring heart!"), READING)
 
 
@@ -68,7 +73,12 @@ def test_what_a_person_says_of_you_alone_does_not_tell_of_them():
     [
         ("Would Ben like a theme park?", True),
         ("How do Ann and Ben know each other?", True),
+        ("How old is Ben?", True),
+        ("What is Ben's job?", True),
         ("Thanks, Ben! How was it?", False),
+        ("Ben is it raining?", False),
+        ("Is it true, Ben?", False),
+        ("Is Ben Affleck married?", False),
         ("Ben plays the violin.", False),
         ("Do you know Ben?", False),
         ("Where did I meet Ben?", False),

@@ -63,7 +63,13 @@ def test_what_a_person_says_of_you_alone_does_not_tell_of_them():
     assert part_about("Ann", said("I think you're great. It rained."), READING) == said("It rained.")
     for answer in ("Two kids. And you?", "In Oslo. You?", "Nurse. What about you?"):
         assert tells_of("Ann", said(answer), READING)
-    for line in ("Got the job, thank you!", "Moved to Oslo yesterday, you?", "谢谢你，考上了！"):
+    for line in (
+        "It went fine, and yours will too.",
+        "you're an angel, plumber comes thursday",
+        "Got the job, thank you!",
+        "Moved to Oslo yesterday, you?",
+        "谢谢你，考上了！",
+    ):
         assert part_about("Ann", said(line), READING) == said(line)
     assert not tells_of("Ann", said("You have such a caring heart!"), READING)
 

@@ -220,7 +220,7 @@ def as_read(lines: Sequence[Line], question: str) -> tuple[Line, ...]:
     """Lines as the agent reads them: those of the only speaker whom a question names, and what asks or names that speaker."""
     about = statements.asked_about(question, {speaker for speaker, _ in lines}, ENGLISH.reading)
     said = (Utterance("", speaker, text, at=NOW, session=1) for speaker, text in lines)
-    shown = (statements.part_about(about, one, ENGLISH.reading) if about else one for one in said)
+    shown = (statements.part_about(about, one) if about else one for one in said)
     return tuple((one.speaker, one.text) for one in shown if one is not None)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.checks.learned import ASKED, ENDED, LASTING, SUPPORTED, Lines, Pair, StatementCheck
-from ld_agent.checks.statements import ASKS, CLAUSE_END, sentences_of, speaks_of_self
+from ld_agent.checks.statements import ASKS, sentences_of, speaks_of_self
 from ld_agent.languages.reading import Reading
 from ld_agent.prompts import as_name
 from ld_agent.text import LONGEST_READ, SENTENCE_END, shared_stems, stems_listed, stems_of, words_of
@@ -58,6 +58,7 @@ QUOTE = "\0"
 """Stands for what is quoted."""
 QUOTED = re.compile(r"[\"“][^\s\"“”]++\s++[^\s\"“”]++\s++[^\s\"“”][^\"“”]*+[\"”]")
 
+CLAUSE_END = re.compile(r"(?<=[,;])\s+")
 PASSED_ON = re.compile(r"^> [^\n]*\n?|\[forwarded[^\]\n]{0,200}\].*+", re.MULTILINE | re.DOTALL)
 """What somebody else wrote: a line after "> ", and all of a forwarded message, as histories mark it."""
 

@@ -13,7 +13,6 @@ from ld_agent.text import LONGEST_READ, SENTENCE_END, words_of
 from ld_agent.types import Utterance
 
 ASKS = ("?", "？")
-CLAUSE_END = re.compile(r"(?<=[,;])\s+")
 COMMAS = str.maketrans("，；;", ",,,")
 SHORT = 3
 """Words of a clause that claims nothing: "Sorry, I don't know."."""
@@ -146,39 +145,15 @@ def names(person: str, text: str) -> bool:
     return re.search(_pattern(person) + _ADDRESSED, text) is not None
 
 
-def tells_of(person: str, said: Utterance, reading: Reading) -> bool:
-    """Whether an utterance names a person, or is their own with more than what tells of the hearer; always, if ``person`` is
-    ""."""
-    return not person or names(person, said.text) or (said.speaker == person and _own_part(said, reading) is not None)
+def tells_of(person: str, said: Utterance) -> bool:
+    """Whether an utterance is a person's own or names them; always, if ``person`` is ""."""
+    return not person or said.speaker == person or names(person, said.text)
 
 
-def part_about(person: str, said: Utterance, reading: Reading) -> Utterance | None:
-    """What of an utterance tells of a person: all, if it names them; if it is their own, what does not only tell of the hearer;
-    or else its questions, which the person may have answered. None: it has none.
-    """
-    if names(person, said.text):
-        return said
-    return _own_part(said, reading) if said.speaker == person else part_asked(said)
-
-
-def _own_part(said: Utterance, reading: Reading) -> Utterance | None:
-    """An utterance without the sentences that only tell of the hearer ("You're so kind"); None: no more than "Wow!" is left."""
-    of_hearer = reading.patterns["of_hearer"]
-
-    def tells(sentence: str) -> bool:
-        others = (part for part in CLAUSE_END.split(sentence) if not of_hearer.search(part))
-        return (
-            not of_hearer.search(sentence)
-            or speaks_of_self(sentence, reading)
-            or any(len(words_of(part)) >= SHORT for part in others)
-        )
-
-    sentences = sentences_of(said.text)
-    own = [sentence for sentence in sentences if tells(sentence)]
-    if len(own) == len(sentences):
-        return said
-    exclaimed = all(s.endswith(("!", "！")) and len(words_of(s)) <= SHORT for s in own)
-    return None if exclaimed else replace(said, text=" ".join(own))
+def part_about(person: str, said: Utterance) -> Utterance | None:
+    """An utterance if it tells of a person, or else its questions, which the person may have answered; None: it has
+    none."""
+    return said if tells_of(person, said) else part_asked(said)
 
 
 def part_asked(said: Utterance) -> Utterance | None:

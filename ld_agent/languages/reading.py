@@ -34,7 +34,6 @@ class Rules(BaseModel):
         relation: somebody related to the speaker: "sister", "dog".
         pronoun: begins a sentence about somebody just mentioned.
         first_person, second_person: words for the speaker and for the person addressed.
-        of_hearer: says something of the person addressed: "you're so kind", "your sister".
         saying: first-person phrases that state nothing about the speaker: "I hope your son is well".
         negated: words of denial.
         not_knowing: states that something is not known: "you never told me".
@@ -67,7 +66,6 @@ class Rules(BaseModel):
     not_knowing: tuple[str, ...]
     saying_nothing: tuple[str, ...]
     filling: str
-    of_hearer: str = ""
     asks_past: str = ""
     asks_whether: str = ""
     asks_former: str = ""

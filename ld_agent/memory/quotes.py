@@ -46,7 +46,6 @@ class Told:
         worth: (n,) see `worths`.
         about: the only speaker whom ``heard`` asks about by name; "": none.
         of_agent: ``heard`` is about the agent, so that what it said can answer.
-        reading: how the utterances are read.
     """
 
     heard: Utterance
@@ -55,7 +54,6 @@ class Told:
     worth: NDArray[np.float64]
     about: str
     of_agent: bool
-    reading: Reading
 
     def without(self, ids: Collection[str]) -> Told:
         """The other utterances than these."""
@@ -69,14 +67,14 @@ class Told:
         """
         order = np.argsort(-self.worth, kind="stable").tolist()
         able = [place for place in order if self.of_agent or self.said[place].speaker != self.agent]
-        return [place for place in able if tells_of(self.about, self.said[place], self.reading)]
+        return [place for place in able if tells_of(self.about, self.said[place])] if self.about else able
 
     def shown(self, place: int) -> Utterance | None:
         """An utterance as part of a passage: all of it, its questions, or None."""
         said = self.said[place]
         if said.speaker == self.agent and not self.of_agent:
             return part_asked(said)
-        return part_about(self.about, said, self.reading) if self.about else said
+        return part_about(self.about, said) if self.about else said
 
 
 def compare(
@@ -98,7 +96,7 @@ def compare(
     """
     worth = worths(heard, agent, said, encode, reading, stored) if said else np.zeros(0)
     about = asked_about(heard.text, {*people, *(u.speaker for u in said)}, reading)
-    return Told(heard, agent, said, worth, about, agent in (about, _about(heard, agent, reading)), reading)
+    return Told(heard, agent, said, worth, about, agent in (about, _about(heard, agent, reading)))
 
 
 def quotes(given: Told, length: Callable[[str], int], room: int) -> tuple[Utterance, ...]:

@@ -145,8 +145,7 @@ def only_about(person: str, situation: Situation) -> Situation:
         who: tuple(trait for trait in known if who == person or names(person, trait))
         for who, known in situation.traits.items()
     }
-    reading = situation.language.reading
-    quotes = (part_about(person, quote, reading) for quote in situation.quotes)
+    quotes = (part_about(person, quote) for quote in situation.quotes)
     return replace(
         situation,
         recalled=tuple(one for one in map(kept, situation.recalled) if one.record.text),

@@ -44,34 +44,15 @@ def test_the_one_person_whom_a_question_names(question: str, person: str):
 )
 def test_being_addressed_is_not_being_told_of(text: str, told: bool):
     assert names("Ben", text) is told
-    assert tells_of("Ben", said(text), READING) is told
-    assert tells_of("Ann", said(text), READING)
-    assert tells_of("", said(text), READING)
+    assert tells_of("Ben", said(text)) is told
+    assert tells_of("Ann", said(text))
+    assert tells_of("", said(text))
 
 
 def test_of_what_others_say_their_questions_stay():
-    assert part_about("Ben", said("I play the violin. Do you play?"), READING) == said("Do you play?")
-    assert part_about("Ben", said("I play the violin."), READING) is None
-    assert part_about("Ann", said("I play the violin."), READING) == said("I play the violin.")
-
-
-def test_what_a_person_says_of_you_alone_does_not_tell_of_them():
-    line = said("Wow, Ben! You're so kind. Your future family is lucky. I wish you luck.")
-    assert part_about("Ann", line, READING) == said("Wow, Ben! I wish you luck.")
-    assert part_about("Ben", said("Wow, Ben is kind! Your family is lucky."), READING) is not None, "it names Ben"
-    assert part_about("Ann", said("Phew! You have such a caring heart!"), READING) is None
-    assert part_about("Ann", said("I think you're great. It rained."), READING) == said("It rained.")
-    for answer in ("Two kids. And you?", "In Oslo. You?", "Nurse. What about you?"):
-        assert tells_of("Ann", said(answer), READING)
-    for line in (
-        "It went fine, and yours will too.",
-        "you're an angel, plumber comes thursday",
-        "Got the job, thank you!",
-        "Moved to Oslo yesterday, you?",
-        "谢谢你，考上了！",
-    ):
-        assert part_about("Ann", said(line), READING) == said(line)
-    assert not tells_of("Ann", said("You have such a caring heart!"), READING)
+    assert part_about("Ben", said("I play the violin. Do you play?")) == said("Do you play?")
+    assert part_about("Ben", said("I play the violin.")) is None
+    assert part_about("Ann", said("I play the violin.")) == said("I play the violin.")
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ NAME_END = r"(?![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"
 """No letter follows, except in languages without spaces, or whose particles follow a name directly."""
 _ADDRESSED = r"(?!\s*(?:[,.!?;:，。！？]|$))"
 """Does not follow a name in "Thanks, Melanie!"."""
-_BEGINS = re.compile(r"(?:^|[,.!?:;，。！？\n])\s*$")
-"""What stands before a name that addresses."""
+_BORDERS = ",.!?:;，。！？"
+"""One of these, or nothing, stands before a name that addresses."""
 _TELLS, _LONGER = re.compile(r"['’]s\b|\w"), re.compile(r"\s+[A-Z]")
 """What follows a name that does not address ("Ben's", "小雨养了"), and one that is part of a longer one."""
 
@@ -125,7 +125,7 @@ def asks_of(people: Iterable[str], text: str, reading: Reading) -> bool:
     mentions = (match for person in people if person for match in re.finditer(_pattern(person), text))
     return any(
         not _LONGER.match(text, match.end())
-        and (_TELLS.match(text, match.end()) or not _BEGINS.search(text[: match.start()]))
+        and (_TELLS.match(text, match.end()) or text[: match.start()].rstrip()[-1:] not in ("", *_BORDERS))
         for match in mentions
     )
 

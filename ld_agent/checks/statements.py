@@ -22,7 +22,7 @@ _ADDRESSED = r"(?!\s*(?:[,.!?;:，。！？]|$))"
 """Does not follow a name in "Thanks, Melanie!"."""
 _BORDERS = ",.!?:;，。！？"
 """One of these, or nothing, stands before a name that addresses."""
-_TELLS, _LONGER = re.compile(r"['’]s\b|\w"), re.compile(r"\s+[A-Z]")
+_TELLS, _LONGER = re.compile(r"['’]s\b|\w"), re.compile(r"\s{1,3}[A-Z]")
 """What follows a name that does not address ("Ben's", "小雨养了"), and one that is part of a longer one."""
 
 

@@ -184,7 +184,7 @@ class Turn:
             if opening.id != self.heard.id:
                 vector = relation.encoder.encode([opening.text])[0]
                 since = opening.at - BEFORE if relation.check else opening.at
-        people = (*self._everyone, *(one for one in relation.people if asks and occurs(one, self.heard.text)))
+        people = (*self._everyone, *(one for one in (relation.people if asks else ()) if occurs(one, self.heard.text)))
         return dict(relation.bank.select(people, vector, self.heard.at, relation.agent_name, since))
 
     def _situation(self) -> Situation:

@@ -218,10 +218,13 @@ def press(page: Any, name: str, shown: str) -> None:
 
 def test_talking_with_the_memory_beside(page: Any):
     page.goto("/talk?person=ann")
+    beside = page.locator("#beside")
+    beside.locator("h2").first.wait_for()  # of the last reply, which the next one's takes the place of
+    page.evaluate("document.querySelector('#beside h2').dataset.earlier = 'yes'")
     page.keyboard.type("What about my bee hives?")  # the field has the focus
     page.keyboard.press("Enter")
     page.locator("#lines .line").last.filter(has_text="How nice.").wait_for()
-    beside = page.locator("#beside")
+    beside.locator("[data-earlier]").wait_for(state="detached")
     beside.get_by_text("Because you said").first.wait_for()
     page.locator("#learned").get_by_text("Nothing new about you.").wait_for()  # it was told before
     assert page.evaluate("document.activeElement.id") == "text"

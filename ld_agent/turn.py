@@ -90,6 +90,7 @@ class Turn:
     decision: str = ""
     timings_ms: dict[str, float] = field(default_factory=dict)
     _everyone: tuple[str, ...] = field(init=False)
+    _spoken: Sequence[str] = ()
     _answering: Answering = field(init=False)
     _prompted: Prompted = field(default_factory=lambda: Prompted(()))
     _seen: list[Completion] = field(default_factory=list)
@@ -167,7 +168,8 @@ class Turn:
         """
         relation = self.relation
         self._answering = self._made_to_answer()
-        asks = self._answering.asks(self.heard.text, relation.people, relation.models.language.reading)
+        self._spoken = relation.people
+        asks = self._answering.asks(self.heard.text, self._spoken, relation.models.language.reading)
         least = relation.resources.config.memory.gamma_talk if relation.check and not asks else None
         remembered = yield from metered(relation.views.recall(query), self._seen)
         near = [r for r in remembered.recalled if least is None or r.terms.get("s_near", least) >= least]
@@ -184,7 +186,7 @@ class Turn:
             if opening.id != self.heard.id:
                 vector = relation.encoder.encode([opening.text])[0]
                 since = opening.at - BEFORE if relation.check else opening.at
-        people = (*self._everyone, *(one for one in (relation.people if asks else ()) if occurs(one, self.heard.text)))
+        people = (*self._everyone, *(one for one in (self._spoken if asks else ()) if occurs(one, self.heard.text)))
         return dict(relation.bank.select(people, vector, self.heard.at, relation.agent_name, since))
 
     def _situation(self) -> Situation:
@@ -212,7 +214,7 @@ class Turn:
         ids = sources_of(recalled, {u.id for u in running})
         said = in_time_order(ids, resources.store.utterances_by_id(relation.key, ids)) if ids else []
         stored = relation.views.said_vectors(recalled) if said else {}
-        told = compare(self.heard, relation.agent_name, [*said, *running], encode, reading, stored, relation.people)
+        told = compare(self.heard, relation.agent_name, [*said, *running], encode, reading, stored, self._spoken)
         former = reading.patterns["asks_former"].search(self.heard.text[-LONGEST_READ:])
         return earlier(told, relation.check, encode) if relation.check and told.said and former else told
 
@@ -221,9 +223,10 @@ class Turn:
         was said, because its answer does not tell where it comes from.
         """
         config = self.relation.resources.config
-        self.quotes = self._quotes(told.without([u.id for u in situation.context]), config.memory.quotes)
-        said = told.without([u.id for u in told.said if u.channel not in SAID])
-        read = passages(said, max(config.modules.reader.passages, EVIDENCE)) if situation.asked else ()
+        asked, most = situation.asked, max(config.modules.reader.passages, EVIDENCE)
+        read = passages(told.without([u.id for u in told.said if u.channel not in SAID]), most) if asked else ()
+        given = told.without([u.id for u in situation.context]) if asked else told
+        self.quotes = self._quotes(given, config.memory.quotes)
         quotes, *read_from = as_dated([self.quotes, *read], self.relation.models.language.reading, self.heard.at)
         ended = self.relation.ended({u.id for lines in (quotes, *read_from) for u in lines})
         situation = replace(situation, ended=gone_by(self.heard.at, ended), about=told.about)
@@ -345,8 +348,8 @@ class Turn:
         """Store the reply, after everything that was said while it was generated."""
         store, key = self.relation.store, self.relation.key
         with store.writing(key):
-            agent, text = self.relation.agent_name, checked_text(text)
-            kept = self.cache.append(agent, text, at, interrupted=interrupted, follows=True)
+            agent = self.relation.agent_name
+            kept = self.cache.append(agent, checked_text(text), at, interrupted=interrupted, follows=True)
             store.note_recalled(key, kept.id, [recalled.record.id for recalled in self.remembered.recalled])
             return kept
 
@@ -391,10 +394,7 @@ class Turn:
         if found:
             forgetting.forget_reply(kept)
             self.notes.append(FORGOTTEN)
-        self._show(said)
-        return self._reply(said, kept)
-
-    def _show(self, said: str) -> None:
         with suppress(ReplyStopped):
             if self.on_text is not None:
                 self.on_text(said)
+        return self._reply(said, kept)

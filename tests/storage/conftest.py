@@ -53,7 +53,7 @@ def store(open_store: OpenStore) -> Store:
     return open_store()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def fill() -> Fill:
     """Give a store a conversation whose every text holds ``word``: a closed and a running session, records, traits."""
 

@@ -42,6 +42,15 @@ def other(tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
+@pytest.fixture(scope="module")
+def exported(fill: Fill) -> tuple[str, ...]:
+    """The lines of an export of two conversations."""
+    with closing(SQLiteStore(":memory:")) as store:
+        fill(store, "maya")
+        fill(store, "zoe", "pistachio")
+        return tuple(export_lines(store))
+
+
 def save(store: Store, path: Path, conversation: str | None = None) -> bytes:
     path.write_text("".join(line + "\n" for line in export_lines(store, conversation)), encoding="utf-8", newline="\n")
     return path.read_bytes()
@@ -218,25 +227,24 @@ def changed(lines: list[str], kind: str, values: dict[str, Any]) -> int:
     ],
 )
 def test_a_line_that_does_not_fit_is_named_and_nothing_is_imported(
-    store: Store, other: Store, tmp_path: Path, fill: Fill, kind: str, values: dict[str, Any]
+    exported: tuple[str, ...], tmp_path: Path, kind: str, values: dict[str, Any]
 ) -> None:
-    fill(store, "maya")
-    fill(store, "zoe", "pistachio")
-    *lines, end = export_lines(store)
+    *lines, end = exported
     first = next(i for i, line in enumerate(lines) if '"zoe"' in line)
     tail = lines[first:]
     number = first + changed(tail, kind, values) + 1
     (tmp_path / "broken.jsonl").write_text("\n".join([*lines[:first], *tail, end]) + "\n", encoding="utf-8")
-    with pytest.raises(DataFileError) as raised:
-        import_file(other, tmp_path / "broken.jsonl")
+    with closing(SQLiteStore(":memory:")) as store:
+        with pytest.raises(DataFileError) as raised:
+            import_file(store, tmp_path / "broken.jsonl")
+        assert store.conversations() == []
+        store.open_conversation("still usable", "Sam")
     assert raised.value.path.endswith("broken.jsonl")
     assert raised.value.line is not None
     assert number <= raised.value.line <= len(lines) + 1
     assert raised.value.line == number or set(values) & set(LATER)
     assert "nothing was imported" in str(raised.value)
     assert "\n" not in str(raised.value)
-    assert other.conversations() == []
-    other.open_conversation("still usable", "Sam")
 
 
 @pytest.mark.parametrize(

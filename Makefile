@@ -2,7 +2,7 @@
 #
 #   make demo       play the shipped conversation on the store demo.db; a second run resumes it
 #   make chat       talk with the agent; lines may come from a pipe
-#   make test       lint, types and the whole test suite
+#   make test       lint, types and the tests; with WHOLE=1, as in CI, also those that take longest
 #   make test-fast  the tests that take seconds: logic, with scripted backbones and tiny models
 #   make docs       build the site of the documentation in build/site
 #   make attack     the whole programme of attacks, of which `make test` runs a quick part
@@ -46,7 +46,7 @@ test: style
 	@$(MAKE) -j 2 types test-all
 
 test-all: $(STAMP)
-	@$(TESTS)
+	@$(TESTS) $(if $(WHOLE),,-m "not long") $(ARGS)
 
 test-fast: $(STAMP)
 	@$(TESTS) -m "not slow" $(ARGS)

@@ -83,11 +83,41 @@ SLOW = (
 """How the ids of slow tests begin; those on a real PostgreSQL are slow as well."""
 
 
+LONG = (
+    # notebooks, clusters, and servers and commands that are killed and started again
+    "tests/test_site.py::test_a_notebook",
+    "tests/test_on_ray.py::test_conversations_played",
+    "tests/test_on_ray.py::test_whoever_is_killed",
+    "tests/server/test_two_servers.py::test_one_is_killed",
+    "tests/server/test_process.py::test_killed",
+    "tests/memory/views/test_contract.py::test_killed_anywhere",
+    "tests/test_nothing_lost.py",
+    "tests/test_cli_chat.py::test_an_interrupt_stops",
+    "tests/test_cli_run.py::test_an_interrupt_ends",
+    # a disk that fills up, clients that leave, whatever a document allows
+    "tests/attack/test_faults.py::test_a_disk",
+    "tests/attack/test_streams.py::test_slow_and_leaving",
+    "tests/server/test_document.py::test_whatever_a_client_sends",
+    "tests/backbones/test_weights.py::test_two_processes",
+    "tests/backbones/test_weights.py::test_a_disk",
+    # tuning runs that are compared with each other
+    "tests/training/test_bench.py",
+    "tests/training/test_settings.py::test_two_processes",
+    "tests/training/test_train.py::test_a_resumed_run",
+    # a package of one's own
+    "tests/test_example_package.py::test_a_view",
+    "tests/test_example_package.py::test_an_installed",
+)
+"""How the ids of tests begin that take five seconds or more each, for whole programs that they start, kill or compare."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark slow tests and put them first: at the end of a run, two workers then share quick ones evenly."""
+    """Mark slow and long tests, and put them first: at the end of a run, two workers then share quick ones evenly."""
     for item in items:
-        if item.nodeid.startswith(SLOW) or "[postgres" in item.nodeid:
+        if item.nodeid.startswith((*SLOW, *LONG)) or "[postgres" in item.nodeid:
             item.add_marker(pytest.mark.slow)
+        if item.nodeid.startswith(LONG):
+            item.add_marker(pytest.mark.long)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

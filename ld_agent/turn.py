@@ -257,11 +257,7 @@ class Turn:
         )
 
     def prompted(self, situation: Situation, prompting: str | None = None) -> Prompted:
-        """The prompt of the reply.
-
-        Args:
-            prompting: see `Generator`; None: as configured.
-        """
+        """The prompt of the reply; ``prompting``: see `Generator`, None: as configured."""
         generator = Generator(self.relation.models, prompting) if prompting else self._answering.generator
         self._prompted = generator.prompt_for(situation)
         self.notes += self._prompted.notes
@@ -348,8 +344,8 @@ class Turn:
         """Store the reply, after everything that was said while it was generated."""
         store, key = self.relation.store, self.relation.key
         with store.writing(key):
-            agent = self.relation.agent_name
-            kept = self.cache.append(agent, checked_text(text), at, interrupted=interrupted, follows=True)
+            agent, text = self.relation.agent_name, checked_text(text)
+            kept = self.cache.append(agent, text, at, interrupted=interrupted, follows=True)
             store.note_recalled(key, kept.id, [recalled.record.id for recalled in self.remembered.recalled])
             return kept
 
@@ -394,7 +390,10 @@ class Turn:
         if found:
             forgetting.forget_reply(kept)
             self.notes.append(FORGOTTEN)
+        self._show(said)
+        return self._reply(said, kept)
+
+    def _show(self, said: str) -> None:
         with suppress(ReplyStopped):
             if self.on_text is not None:
                 self.on_text(said)
-        return self._reply(said, kept)

@@ -57,7 +57,7 @@ class Passage:
 
     @property
     def text(self) -> str:
-        return " ".join(text for _, text in self.lines)
+        return _text(self.lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +174,14 @@ def of_passages(rng: random.Random) -> Iterator[Drawn]:
             shares = [_share(new, text) for _, text in lines]
             place = max(range(len(lines)), key=lambda n: (shares[n], n)) if answer else rng.randrange(len(lines))
             read = lines[max(place - LINES + 1, 0) : place + 1]
-            if not answer or _share(new, " ".join(text for _, text in read)) >= FOUND:
+            if not answer or _share(new, _text(read)) >= FOUND:
                 yield from _drawn(of, asker, read, question, answer)
                 if answer and (other := _of_other(question, answer, read)):
                     yield from _drawn(of, asker, read, other[0], tempting=other[1])
             if len(lines) > len(read) or not answer:
                 yield from _drawn(of, asker, lines, question, answer)
             apart = lines[: max(place - LINES + 1, 0)] if answer else ()
-            if apart and _share(new, " ".join(text for _, text in apart)) <= MOST_MISSED:
+            if apart and _share(new, _text(apart)) <= MOST_MISSED:
                 yield from _drawn(of, asker, apart, question)
 
 
@@ -203,7 +203,9 @@ def of_claims() -> Iterator[Drawn]:
                 if mark == "+" or (asker, question) not in answers:
                     answers[asker, question] = answer if mark == "+" else ""
             for (asker, question), answer in answers.items():
-                yield from _drawn(f"{file.stem} {number}", asker, lines, question, answer)
+                new, read = _new_words(question, answer), as_read(lines, question)
+                if _share(new, _text(read)) >= _share(new, _text(lines)):  # nothing of it is in what is not read
+                    yield from _drawn(f"{file.stem} {number}", asker, lines, question, answer)
 
 
 def _of_other(question: str, answer: str, lines: Sequence[Line]) -> tuple[str, str] | None:
@@ -285,6 +287,10 @@ def _said_at(scene: Scene, question: str, answer: str) -> int | None:
 def _new_words(question: str, answer: str) -> frozenset[str]:
     """The stems of an answer that its question does not have."""
     return _stems(answer) - _stems(question) - {"you", "your", "he", "she", "it", "they", "his", "her"}
+
+
+def _text(lines: Sequence[Line]) -> str:
+    return " ".join(text for _, text in lines)
 
 
 def _share(new: frozenset[str], text: str) -> float:

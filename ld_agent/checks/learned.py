@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, Literal
 
@@ -53,6 +55,19 @@ def load_base() -> tuple[Any, Any]:
         return model, AutoTokenizer.from_pretrained(source, truncation_side="left")
 
 
+@lru_cache(maxsize=2)
+def _loaded(folder: str, written_at: int) -> tuple[Any, Any, threading.Lock]:
+    """The encoder with the adapter of a folder, its tokenizer, and a lock for both: agents of one process share them."""
+    from peft import PeftModel
+
+    model, tokenizer = load_base()
+    with warnings.catch_warnings():  # PEFT only warns of an adapter without all its tensors
+        warnings.filterwarnings("error", "Found missing adapter keys", UserWarning)
+        warnings.simplefilter("ignore", FutureWarning)  # PEFT reads an attribute that transformers will rename
+        adapted = PeftModel.from_pretrained(model, folder)
+    return adapted.merge_and_unload().eval(), tokenizer, threading.Lock()
+
+
 class StatementCheck:
     """Judges claims about what was said.
 
@@ -69,22 +84,16 @@ class StatementCheck:
     """
 
     def __init__(self, adapter: str, *, verbatim: Literal[False, "events", True] = False) -> None:
-        from peft import PeftModel
-
         from ld_agent.backbones.weights import resolve_model
 
         try:
-            model, self._tokenizer = load_base()
-            with warnings.catch_warnings():  # PEFT only warns of an adapter without all its tensors
-                warnings.filterwarnings("error", "Found missing adapter keys", UserWarning)
-                warnings.simplefilter("ignore", FutureWarning)  # PEFT reads an attribute that transformers will rename
-                adapted = PeftModel.from_pretrained(model, str(resolve_model(adapter)))
-            self._model = adapted.merge_and_unload().eval()
+            folder = str(resolve_model(adapter))
+            written_at = max((file.stat().st_mtime_ns for file in Path(folder).glob("adapter*")), default=0)
+            self._model, self._tokenizer, self._one_at_a_time = _loaded(folder, written_at)
         except (OSError, ValueError, RuntimeError, KeyError, UserWarning, UnpicklingError) as exc:
             why = " ".join(str(exc).split())[:200]
             raise ModelError(f"checks.adapter {adapter!r} cannot be loaded: {why}; give the folder of another") from exc
         self.verbatim, self.quotes = verbatim is True, bool(verbatim)
-        self._one_at_a_time = threading.Lock()
 
     def probabilities(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
         """(n, 3) probabilities of `LABELS` for lines and a claim each."""

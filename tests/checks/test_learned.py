@@ -1,5 +1,6 @@
 """The learned check, on claims that it was not tuned on; and what is stored because of it."""
 
+import os
 import pickle
 import random
 import shutil
@@ -51,6 +52,15 @@ def test_a_check_without_tensors_is_refused(tmp_path: Path):
     save_file({name: values for name, values in load_file(file).items() if "lora_" not in name}, file)
     with pytest.raises(ModelError, match=r"checks\.adapter .*missing adapter keys"):
         StatementCheck(str(folder))
+
+
+def test_agents_share_what_is_loaded_until_the_folder_changes(tmp_path: Path):
+    folder = shutil.copytree(shipped_path("data/adapters/check"), tmp_path / "check")
+    first, second = StatementCheck(str(folder)), StatementCheck(str(folder), verbatim=True)
+    assert first._model is second._model
+    assert (first.verbatim, second.verbatim) == (False, True)
+    os.utime(folder / "adapter_model.safetensors", (2**32, 2**32))
+    assert StatementCheck(str(folder))._model is not first._model
 
 
 def test_it_tells_supported_claims_from_others(check: StatementCheck):

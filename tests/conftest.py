@@ -104,6 +104,13 @@ LONG = (
     "tests/training/test_bench.py",
     "tests/training/test_settings.py::test_two_processes",
     "tests/training/test_train.py::test_a_resumed_run",
+    # rows of every training text, all lengths of a text, what the README shows
+    "tests/training/test_reader_rows.py::test_a_file_of_ones_own",
+    "tests/training/test_reader_rows.py::test_rows_are_the_same",
+    "tests/checks/test_learned.py::test_rows_on_what_is_asked",
+    "tests/memory/test_packaged_encoders.py::test_vectors_have_unit_length",
+    "tests/test_docs.py::test_the_first_python",
+    "tests/test_cli_chat.py::test_a_terminal_shows_colour",
     # a package of one's own
     "tests/test_example_package.py::test_a_view",
     "tests/test_example_package.py::test_an_installed",

@@ -89,8 +89,11 @@ def test_ratings_by_keyboard_survive_a_reload_and_are_exported(tmp_path: Path):
             page.keyboard.press("ArrowRight")
         page.get_by_role("button", name="Next").press("Enter")
         page.get_by_text("Item 2 of 6").wait_for()
-        page.reload()
-        assert page.locator("#place").inner_text() == "Item 2 of 6"
+        for _ in range(20):  # Chromium writes to its storage a moment later
+            page.reload()
+            if (place := page.locator("#place").inner_text()) == "Item 2 of 6":
+                break
+        assert place == "Item 2 of 6"
         with page.expect_download() as download:
             page.get_by_role("button", name="Export ratings").press("Enter")
         download.value.save_as(tmp_path / "ann.jsonl")

@@ -25,6 +25,7 @@ from peft import LoraConfig, PeftModel, TaskType, get_peft_model
 from torch.utils.data import Dataset
 from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
 
+from ld_agent.backbones.local.loading import device_named, dtype_on
 from ld_agent.checks.kept import answering
 from ld_agent.checks.learned import ASKED, LABELS, LASTING, Lines, Pair, encoded, load_base
 from ld_agent.config.sections import MINILM
@@ -301,9 +302,8 @@ FIXED: Mapping[str, Any] = {
     "save_total_limit": 1,
     "report_to": [],
     "use_cpu": not torch.cuda.is_available(),
-    "bf16": True,
+    "bf16": dtype_on("auto", device_named("auto")) is torch.bfloat16,
     "disable_tqdm": False,
-    "dataloader_num_workers": 0,
 }
 """Arguments of transformers' Trainer that nobody changes."""
 

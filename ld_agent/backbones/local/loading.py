@@ -35,7 +35,7 @@ def load(name: str, source: Path | str, dtype: str, device: str, trust_remote_co
     Raises:
         ModelError: nothing loadable there.
     """
-    place = _device(device)
+    place = device_named(device)
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     with quiet_transformers():
         from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
@@ -43,7 +43,7 @@ def load(name: str, source: Path | str, dtype: str, device: str, trust_remote_co
         try:
             config = AutoConfig.from_pretrained(source, **options)
             kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-            model = kind.from_pretrained(source, config=config, dtype=_dtype(dtype, place), **options)
+            model = kind.from_pretrained(source, config=config, dtype=dtype_on(dtype, place), **options)
             tokenizer = AutoTokenizer.from_pretrained(source, **options)
             return model.to(place).eval(), tokenizer
         except Exception as exc:  # transformers, safetensors, the hub client and the driver share no base class
@@ -139,7 +139,12 @@ def _processors(model: Any, settings: Any, ends: list[int]) -> list[Callable[[Te
     return processors
 
 
-def _device(device: str) -> torch.device:
+def device_named(device: str) -> torch.device:
+    """The device of a name; ``auto``: an accelerator where there is one.
+
+    Raises:
+        ModelError: torch knows no such device.
+    """
     try:
         if device != "auto":
             return torch.device(device)
@@ -150,7 +155,12 @@ def _device(device: str) -> torch.device:
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
-def _dtype(dtype: str, device: torch.device) -> torch.dtype:
+def dtype_on(dtype: str, device: torch.device) -> torch.dtype:
+    """The type of a name; ``auto``: 16 bits where a device computes them natively, else float32.
+
+    Raises:
+        ModelError: there is no such type.
+    """
     if dtype in _DTYPES:
         return _DTYPES[dtype]
     if dtype != "auto":

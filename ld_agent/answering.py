@@ -26,7 +26,7 @@ from ld_agent.modules.reader import Reader, agreed, answer_in, holding, timely
 from ld_agent.modules.replies import only_repeats, reply_text
 from ld_agent.modules.situation import Prompted, Situation, only_about, with_results
 from ld_agent.steps import Steps
-from ld_agent.text import LONGEST_READ, shared_stems, whole_sentences
+from ld_agent.text import LONGEST_READ, SENTENCE_END, shared_stems, whole_sentences
 from ld_agent.types import SAID, ReplyOptions, Utterance
 
 Hear = Callable[[str], None]
@@ -219,9 +219,10 @@ class Answering:
         ]
         if not found:
             return None
-        heard, ended = situation.heard, [situation.ended.get(line.id, "") for line, _ in found]
+        heard = situation.heard
+        ended = [(situation.ended.get(line.id, ""), line.id not in situation.slips) for line, _ in found]
         places = holding(heard.text, heard.speaker, [answer.text for _, answer in found], ended, reading)
-        return _chosen(heard, [found[n] for n in places], reading)[1]
+        return _chosen(heard, [found[n] for n in places], reading)[1] if places else None
 
     def _read_in_results(self, situation: Situation) -> Steps[Answer | None]:
         """The answer that the reader finds in what tools returned for what was heard, unless the model knows tools itself."""
@@ -267,7 +268,7 @@ class Answering:
         """
         heard = situation.heard
         own = (u for u in situation.quotes if u.speaker == heard.speaker and u.channel == "chat" and not _asks(u))
-        lines = [*self._traits(situation), *own]
+        lines = [*self._traits(situation), *(u for u in own if u.id not in situation.slips)]
         worth = worths(heard, situation.agent, lines, self.encode, situation.language.reading) if lines else np.zeros(0)
         return [lines[n] for n in np.argsort(-worth, kind="stable") if worth[n] >= BEARING]
 
@@ -305,10 +306,18 @@ class Evidence:
 
     def support(self, answer: str) -> bool:
         """Whether an answer says something that some passage, if there is any, supports."""
-        passages = (*self.lines, *self.further)
+        passages = (*map(self._meant, self.passages), *self.further)
         if not passages:
             return bool(answer) and not says_unknown(answer, self.situation.language.reading)
         return any(self._supported([(lines, answer) for lines in passages], ANSWERED))
+
+    def _meant(self, passage: Passage) -> Lines:
+        """A passage without sentences that were slips."""
+        slips, gone = self.situation.slips, self.situation.ended
+        told = (
+            (u, [s for s in SENTENCE_END.split(u.text) if u.id not in slips or s not in gone[u.id]]) for u in passage
+        )
+        return [(said.speaker, " ".join(sentences)) for said, sentences in told if sentences]
 
     def _supported(self, answers: Sequence[tuple[Lines, str]], least: float = READ) -> list[bool]:
         heard, reading = self.situation.heard, self.situation.language.reading

@@ -17,11 +17,13 @@ from ld_agent.checks.kept import (
     ended_by,
     may_last,
     over,
+    put_right,
     telling,
     true_traits,
     without_passed_on,
 )
 from ld_agent.checks.learned import StatementCheck
+from ld_agent.checks.slips import CORRECTING
 from ld_agent.checks.statements import sentences_of, speaks_of_self
 from ld_agent.errors import InputError
 from ld_agent.languages.reading import Reading
@@ -39,6 +41,8 @@ from ld_agent.types import Record, Trait, Utterance, utc
 
 BEFORE = 2
 """Lines before an utterance that are read with it."""
+LATELY = 6
+"""Lines before one that corrects a slip in which that is looked for."""
 LEARNED_AT_ONCE = 8
 """Imported lines whose traits are extracted at once."""
 CONCERNED = 6
@@ -122,8 +126,9 @@ def _learned(relation: Relation, waiting: list[Utterance]) -> Steps[list[str]]:
         for u, traits, before in learned:  # in turn, because a line may end what the one before told
             yield ()  # each line's judgement takes a while, and somebody may wait by now
             true, ended, over_by = _judged(relation, check, u, traits)
+            right, wrong = _slip(relation, check, u)
             now, outdated = yield from _changed(relation, check, u)
-            true, ended = [*dict.fromkeys([*true, *now])], [*ended, *outdated]
+            true, ended = [*dict.fromkeys([*right, *true, *now])], [*wrong, *ended, *outdated]
             written = _dated(relation, u, true, before)
             by_text = {text: over_by[trait] for trait, text in zip(true, written, strict=True) if trait in over_by}
             _merge(relation, [(u, written)], ended, by_text)
@@ -206,14 +211,31 @@ def _changed(
     return [new] * keeps, [(old, said.at)] * ends
 
 
+def _slip(relation: Relation, check: StatementCheck, said: Utterance) -> tuple[list[str], list[tuple[Trait, datetime]]]:
+    """What an utterance corrects of what its speaker said a moment ago, as it is right, and the trait that was wrong, which
+    ends when it was told: it never held."""
+    text = _told(relation, said)
+    if check.corrections.log_odds(text) < CORRECTING:
+        return [], []
+    before = {u.id: u for u in _said_before(relation, said, LATELY) if u.speaker == said.speaker}
+    told = [t for t in relation.bank.traits(said.speaker) if t.source in before and not t.pinned]
+    reading = relation.models.language.reading
+    slip = check.corrections.slip([t.text for t in told], text, relation.encoder.encode, reading)
+    if slip is None:
+        return [], []
+    wrong = told[slip.place]
+    lines = [(said.speaker, before[wrong.source].text), (said.speaker, text)]
+    return put_right(check, lines, slip, reading), [(wrong, wrong.at)]
+
+
 def _before(relation: Relation, said: Utterance) -> list[tuple[str, str]]:
     """What was said right before an utterance in its session."""
     return [(u.speaker, u.text) for u in _said_before(relation, said)]
 
 
-def _said_before(relation: Relation, said: Utterance) -> list[Utterance]:
+def _said_before(relation: Relation, said: Utterance, most: int = BEFORE) -> list[Utterance]:
     number = int(said.id.removeprefix("u"))
-    ids = [f"u{n}" for n in range(max(number - BEFORE, 1), number)]
+    ids = [f"u{n}" for n in range(max(number - most, 1), number)]
     before = relation.store.utterances_by_id(relation.key, ids)
     return [u for i in ids if (u := before.get(i)) is not None and u.session == said.session]
 

@@ -192,6 +192,11 @@ class Relation:
         return list(dict.fromkeys(notes))
 
 
+def never_held(ended: Sequence[Trait]) -> frozenset[str]:
+    """The ids of the utterances whose traits were slips, taken back a moment later."""
+    return frozenset(trait.source for trait in ended if trait.holds_until == trait.at)
+
+
 def gone_by(at: datetime, ended: Sequence[Trait]) -> dict[str, str]:
     """What utterances told that no longer holds at a time, by their ids."""
     over: dict[str, str] = {}

@@ -28,7 +28,7 @@ from ld_agent.modules.generator import Generator
 from ld_agent.modules.reader import Reader
 from ld_agent.modules.replies import ReplyStream, continued, decision, repeatable, reply_text, statements
 from ld_agent.modules.situation import Prompted, Situation
-from ld_agent.relation import Relation, gone_by
+from ld_agent.relation import Relation, gone_by, never_held
 from ld_agent.revising.forgetting import FORGOTTEN, Forgetting, quoted
 from ld_agent.steps import Steps, metered
 from ld_agent.text import LONGEST_READ
@@ -229,8 +229,9 @@ class Turn:
         self.quotes = self._quotes(given, config.memory.quotes)
         quotes, *read_from = as_dated([self.quotes, *read], self.relation.models.language.reading, self.heard.at)
         ended = self.relation.ended({u.id for lines in (quotes, *read_from) for u in lines})
-        situation = replace(situation, ended=gone_by(self.heard.at, ended), about=told.about)
-        return replace(situation, quotes=quotes, passages=(*read_from,), corrections=self.relation.corrections(ended))
+        situation = replace(situation, ended=gone_by(self.heard.at, ended), slips=never_held(ended))
+        corrections = self.relation.corrections(ended)
+        return replace(situation, quotes=quotes, passages=(*read_from,), about=told.about, corrections=corrections)
 
     def _quotes(self, told: Told, room: int) -> tuple[Utterance, ...]:
         """Utterances relevant to the one to answer, within ``room`` tokens."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.checks.learned import ASKED, ENDED, LASTING, SUPPORTED, Lines, Pair, StatementCheck
+from ld_agent.checks.slips import Slip
 from ld_agent.checks.statements import ASKS, sentences_of, speaks_of_self
 from ld_agent.languages.reading import Reading
 from ld_agent.prompts import as_name
@@ -36,6 +37,9 @@ FOLLOWS, CHANGED = 0.4, 0.5
 lines not seen before, 9 of 20 changes have the first, and none of 20 others."""
 NAMES = ("User", "Nell", "Tom")
 """Speakers for whom it is judged."""
+PUT_RIGHT, OF_A_KIND = 0.75, 0.5
+"""Least probability that two lines support the first one as the second corrects it, and cosine of what is exchanged: nine in ten
+of such sentences are what was meant."""
 ENDS, CHANGES = 0.25, 0.05
 """Least probabilities that a line that ends a trait, and one of which a model is asked whether it changes one, says itself
 something that lasts: "Bye, talk tomorrow!" ends no job. Of 32 lines that change a trait 30 have the second, of MSC's half."""
@@ -208,6 +212,13 @@ def ended_by(check: StatementCheck, lines: Lines, claims: Sequence[str]) -> list
     ends = check.probabilities([(part, claim) for part in (whole, *alone) for claim in claims])[:, ENDED]
     by_whole, *by_part = ends.reshape(-1, len(claims))
     return np.flatnonzero((by_whole >= OVER) | (np.max(by_part, axis=0, initial=0.0) >= OVER_ALONE)).tolist()
+
+
+def put_right(check: StatementCheck, lines: Lines, slip: Slip, reading: Reading) -> list[str]:
+    """What is stored where the last line takes something back: the corrected sentence, if words of one kind are exchanged and the
+    lines support it, or else the line's own."""
+    true = check.probabilities([(lines, f"{lines[-1][0]}: {slip.text}")])[0, SUPPORTED] >= PUT_RIGHT
+    return [slip.text] if true and slip.alike >= OF_A_KIND else _sentences(lines[-1][1], reading)
 
 
 def may_last(check: StatementCheck, text: str, least: float) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.checks.slips import Corrections
 from ld_agent.config.sections import MINILM
 from ld_agent.errors import ModelError
 
@@ -78,6 +79,7 @@ class StatementCheck:
     Attributes:
         verbatim: traits must have the words of their lines.
         quotes: events do.
+        corrections: judges what a line takes back.
 
     Raises:
         ModelError: it cannot be loaded.
@@ -90,6 +92,7 @@ class StatementCheck:
             folder = str(resolve_model(adapter))
             written_at = max((file.stat().st_mtime_ns for file in Path(folder).glob("adapter*")), default=0)
             self._model, self._tokenizer, self._one_at_a_time = _loaded(folder, written_at)
+            self.corrections = Corrections(Path(folder))
         except (OSError, ValueError, RuntimeError, KeyError, UserWarning, UnpicklingError) as exc:
             why = " ".join(str(exc).split())[:200]
             raise ModelError(f"checks.adapter {adapter!r} cannot be loaded: {why}; give the folder of another") from exc

@@ -69,26 +69,27 @@ def agreed(question: str, asker: str, answers: Sequence[str], reading: Reading) 
     return max(range(len(answers)), key=lambda place: (weight(place), -place))
 
 
-def holding(question: str, asker: str, answers: Sequence[str], ended: Sequence[str], reading: Reading) -> list[int]:
-    """The places of the answers that hold at the time the question is about; if none does, all.
+def holding(
+    question: str, asker: str, answers: Sequence[str], ended: Sequence[tuple[str, bool]], reading: Reading
+) -> list[int]:
+    """The places of the answers that hold at the time the question is about; if none does, all that ever held.
 
     Args:
-        ended: of what each answer's line told, what later words have ended; "": nothing.
+        ended: of what each answer's line told, what later words have ended, "" for nothing; and whether it ever held.
 
     >>> from ld_agent.languages import ENGLISH
-    >>> answers, ended = ["You live in Bristol.", "You live in Bath."], ["I just moved to Bristol.", ""]
+    >>> answers, ended = ["You live in Bristol.", "You live in Bath."], [("I just moved to Bristol.", True), ("", True)]
     >>> holding("Where do I live?", "Maya", answers, ended, ENGLISH.reading)
     [1]
     """
-    every = [*range(len(answers))]
-    if any(reading.patterns[name].search(question) for name in ("asks_former", "asks_past")):
-        return every
+    then = any(reading.patterns[name].search(question) for name in ("asks_former", "asks_past"))
     asked = stems_of(question, reading) | stems_of(asker, reading)
     over = [
-        (stems_of(answer, reading) - asked) & stems_of(what, reading)
-        for answer, what in zip(answers, ended, strict=True)
+        not (then and ever) and bool((stems_of(answer, reading) - asked) & stems_of(what, reading))
+        for answer, (what, ever) in zip(answers, ended, strict=True)
     ]
-    return [n for n in every if not over[n]] or every
+    held = [n for n, gone in enumerate(over) if not gone]
+    return held or [n for n, (_, ever) in enumerate(ended) if ever]
 
 
 def timely(question: str, answers: Sequence[str], sessions: Sequence[int], reading: Reading) -> int:

@@ -229,8 +229,13 @@ def test_a_question_is_about_now_or_about_then(question: str, answers: list[str]
     ],
 )
 def test_of_what_is_an_answer_that_has_ended_does_not_count(question: str, ended: list[str], held: list[str]):
-    answers = CITIES[:2]
-    assert [answers[n] for n in holding(question, "Maya", answers, ended, READING)] == held
+    answers, told = CITIES[:2], [(what, True) for what in ended]
+    assert [answers[n] for n in holding(question, "Maya", answers, told, READING)] == held
+
+
+def test_an_answer_that_never_held_does_not_count_when_it_is_asked_what_was():
+    answers, told = CITIES[:2], [("I was born in Rome.", False), ("", True)]
+    assert [answers[n] for n in holding("Where was I born?", "Maya", answers, told, READING)] == ["In Oslo."]
 
 
 @pytest.mark.parametrize(

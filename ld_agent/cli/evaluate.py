@@ -30,33 +30,21 @@ FRAME = ("episodes", "predictions", "empty", "interval_level", "bootstrap_sample
 
 
 def command_of(task: TaskEntry) -> Callable[..., None]:
-    """Create the command of a task: the common parameters and the task's own options."""
-    data: Any = Annotated[Path, typer.Argument(metavar="DATA", help=task.data)]
-    parameters = {
-        "data": (data, inspect.Parameter.empty),
-        "overrides": (Overrides, None),
-        "config": (Configs, None),
-        "limit": (Limit, None),
-        "as_json": (Json, False),
-        "out": (Out, None),
-        "overwrite": (Overwrite, False),
-        "on": (On, ""),
-        "skip_bad": (Lenient, False),
-        "metrics": (Metrics, None),
-        **{option.name: (_annotation(option), option.default) for option in task.options},
-    }
+    """Create the command of a task: `carry_out` with the task's own options."""
 
     def command(**given: Any) -> None:
         carry_out(task, **given)
 
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    data: Any = Annotated[Path, typer.Argument(metavar="DATA", help=task.data)]
+    parameters = [
+        inspect.Parameter("data", keyword, annotation=data),
+        *(one for one in inspect.signature(carry_out, eval_str=True).parameters.values() if one.kind is keyword),
+        *(inspect.Parameter(o.name, keyword, default=o.default, annotation=_annotation(o)) for o in task.options),
+    ]
     command.__doc__ = task.help
-    command.__annotations__ = {name: annotation for name, (annotation, _) in parameters.items()}
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-            for name, (annotation, default) in parameters.items()
-        ]
-    )
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return command
 
 
@@ -68,24 +56,19 @@ def _annotation(option: Option) -> Any:
     return Annotated[int | None, typer.Option(option.flag, min=1, help=option.help)]
 
 
-for _name, _task in TASKS.items():
-    if _name == _task.name:
-        app.command(_name)(command_of(_task))
-
-
 def carry_out(
     task: TaskEntry,
-    *,
     data: Path,
-    overrides: list[str] | None,
-    config: list[str] | None,
-    limit: int | None,
-    as_json: bool,
-    out: Path | None,
-    overwrite: bool,
-    on: str,
-    skip_bad: bool,
-    metrics: list[str] | None,
+    *,
+    overrides: Overrides = None,
+    config: Configs = None,
+    limit: Limit = None,
+    as_json: Json = False,
+    out: Out = None,
+    overwrite: Overwrite = False,
+    on: On = "",
+    skip_bad: Lenient = False,
+    metrics: Metrics = None,
     **options: Any,
 ) -> None:
     """Run a task with every config and report.
@@ -104,18 +87,21 @@ def carry_out(
     chosen: Sequence[str | None] = config or (None,)
     loaded = [greedy_config(name, overrides or []) for name in chosen]
     runs: list[Run] = []
-    folders: list[Path | None] = []
     names = names_of([name or "default" for name in chosen])
+    folders = [out / name if out is not None and len(names) > 1 else out for name in names]
     with lenient(skip_bad):
-        for name, config_file, settings in zip(names, chosen, loaded, strict=True):
-            folder = out / name if out is not None and len(loaded) > 1 else out
+        for name, config_file, settings, folder in zip(names, chosen, loaded, folders, strict=True):
             if folder is not None:
                 for file in (folder, folder / PREDICTIONS, folder / SCORES):
                     check_output(file, (data, config_file))
             made = task.make(data, settings, limit, **options)
             runs.append(perform(made, settings, name, data=data, out=folder, limit=limit, overwrite=overwrite, on=on))
-            folders.append(folder)
         report([*zip(task.labelled(runs, **options), folders, strict=True)], as_json, metrics=metrics)
+
+
+for _name, _task in TASKS.items():
+    if _name == _task.name:
+        app.command(_name)(command_of(_task))
 
 
 def names_of(configs: Sequence[str]) -> list[str]:

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,9 @@ def rouge(
     """Compute the mean F1 of ROUGE-1, -2 and -L (Lin, 2004), with ``stem`` after Porter's stemmer, as is usual for summaries."""
     from rouge_score.rouge_scorer import RougeScorer
 
-    scorer = RougeScorer([ROUGE_TYPES[kind] for kind in kinds], tokenizer=_Words(stem))
+    scorer = RougeScorer(
+        [ROUGE_TYPES[kind] for kind in kinds], tokenizer=SimpleNamespace(tokenize=partial(_words, stem=stem))
+    )
     scored = [
         scorer.score_multi(list(texts), prediction) for prediction, texts in zip(predictions, references, strict=True)
     ]
@@ -103,8 +106,9 @@ def meteor(predictions: Sequence[str], references: References) -> Measure:
     """Compute the mean METEOR (Lavie and Agarwal, 2007) with α = 0.9, β = 3, γ = 0.5, of words equal or with one Porter stem."""
     from nltk.translate.meteor_score import meteor_score
 
+    no_synonyms = SimpleNamespace(synsets=lambda word: ())
     return mean(
-        meteor_score([words_of(r) for r in texts], words_of(prediction), wordnet=_NoSynonyms()) if texts else 0.0
+        meteor_score([words_of(r) for r in texts], words_of(prediction), wordnet=no_synonyms) if texts else 0.0
         for prediction, texts in zip(predictions, references, strict=True)
     )
 
@@ -167,21 +171,11 @@ def _divided(numerator: Floats, denominator: Floats) -> Floats:
     return np.divide(numerator, denominator, out=np.full_like(numerator, np.nan), where=denominator > 0)
 
 
-class _Words:
-    """A tokenizer for rouge_score, whose default drops all letters except a to z."""
-
-    def __init__(self, stem: bool) -> None:
-        self._stem = stem
-
-    def tokenize(self, text: str) -> list[str]:
-        words = words_of(text)
-        # Short words are not stemmed, as in the original Perl script.
-        return [_stemmer().stem(word) if len(word) > 3 else word for word in words] if self._stem else words
-
-
-class _NoSynonyms:
-    def synsets(self, word: str) -> tuple[()]:
-        return ()
+def _words(text: str, stem: bool) -> list[str]:
+    """Split a text for rouge_score, whose default drops all letters except a to z."""
+    words = words_of(text)
+    # Short words are not stemmed, as in the original Perl script.
+    return [_stemmer().stem(word) if len(word) > 3 else word for word in words] if stem else words
 
 
 @cache

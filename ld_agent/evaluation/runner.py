@@ -22,7 +22,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -140,22 +140,16 @@ def _predicted(task: Task, config: Config, items: Sequence[Item], on: str) -> It
     for item in items:
         groups.setdefault(group_of[item.episode], []).append(item)
     if on:
-        for _, predictions in on_ray(_Predictor(task, config), sorted(groups.items())):
+        for _, predictions in on_ray(partial(_predictions, task, config), sorted(groups.items())):
             yield from predictions
     else:
         for _, group in sorted(groups.items()):
             yield from task.predict(config, group)
 
 
-@dataclass
-class _Predictor:
-    """Runs in a Ray worker: a task's predictions for a group of items."""
-
-    task: Task
-    config: Config
-
-    def __call__(self, items: Sequence[Item]) -> list[Prediction]:
-        return list(self.task.predict(self.config, items))
+def _predictions(task: Task, config: Config, items: Sequence[Item]) -> list[Prediction]:
+    """A task's predictions for a group of items, in a Ray worker."""
+    return list(task.predict(config, items))
 
 
 def _check_folder(out: Path, header: Mapping[str, Any], overwrite: bool) -> None:

@@ -35,13 +35,10 @@ class PlayedTask(Task):
     Args:
         episodes: by id.
         references: of each item, by id.
-        options: of the task, which affect its predictions.
     """
 
-    def __init__(
-        self, episodes: Mapping[str, Episode], references: Mapping[str, tuple[str, ...]], options: Mapping[str, Any]
-    ) -> None:
-        self._episodes, self.options = episodes, options
+    def __init__(self, episodes: Mapping[str, Episode], references: Mapping[str, tuple[str, ...]]) -> None:
+        self._episodes = episodes
         self.items = [Item(e.id, e.id, e.turns[-1].session or 1, references[e.id]) for e in episodes.values()]
 
     def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
@@ -78,14 +75,18 @@ class AskedTask(PlayedTask):
     remembered when the next is asked.
 
     Args:
-        items: one for each question, of the same key.
         options: of the task, which affect its predictions.
     """
 
-    def __init__(self, asked: Sequence[Questioned], items: Sequence[Item], options: Mapping[str, Any]) -> None:
+    def __init__(self, asked: Sequence[Questioned], options: Mapping[str, Any]) -> None:
         self._episodes = {one.episode.id: one.episode for one in asked}
         self._questions = {question.key: question for one in asked for question in one.questions}
-        self.items, self.options = items, options
+        self.items = [self.item(one.episode, question) for one in asked for question in one.questions]
+        self.options = options
+
+    def item(self, episode: Episode, question: Question) -> Item:
+        """Return the item of a question, under the question's key."""
+        raise NotImplementedError
 
     def predicted(
         self, agent: Agent, conversation: Conversation, items: Sequence[Item], details: Mapping[str, Any]

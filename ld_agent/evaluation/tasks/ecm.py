@@ -130,19 +130,11 @@ class EcmTask(AskedTask):
         benchmark, samples = read_samples(data)
         self.name = f"ecm-{benchmark}"
         size = MERGED[benchmark] if merge is None else merge
-        groups = merged(samples[:limit], size)
-        items = [
-            Item(
-                question.key,
-                group.episode.id,
-                group.episode.turns[-1].session or 1,
-                question.answers,
-                {"text": question.text},
-            )
-            for group in groups
-            for question in group.questions
-        ]
-        super().__init__(groups, items, {"merge": size})
+        super().__init__(merged(samples[:limit], size), {"merge": size})
+
+    def item(self, episode: Episode, question: Question) -> Item:
+        session = episode.turns[-1].session or 1
+        return Item(question.key, episode.id, session, question.answers, {"text": question.text})
 
     def answered(self, agent: Agent, conversation: Conversation, question: Question) -> Steps[Answered]:
         reply = yield from conversation.turn(question.text, question.speaker, question.at, reply_at=question.at)

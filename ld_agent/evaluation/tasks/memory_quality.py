@@ -39,7 +39,7 @@ class MemoryTask(PlayedTask):
             raise InputError(
                 f"{data} does not annotate what to remember; give conversations with personas or annotated traits"
             )
-        super().__init__(episodes, {e.id: (" ".join(golden(e)),) for e in episodes.values()}, {})
+        super().__init__(episodes, {e.id: (" ".join(golden(e)),) for e in episodes.values()})
 
     def measured(self, agent: Agent, conversation: Conversation, episode: Episode) -> tuple[str, dict[str, Any]]:
         records = conversation.records

@@ -47,19 +47,12 @@ class QuestionsTask(AskedTask):
     name = "questions"
 
     def __init__(self, data: Path, config: Config, limit: int | None = None, free: bool = False) -> None:
-        asked = load_questions(data, limit)
-        items = [
-            Item(
-                q.key,
-                one.episode.id,
-                1,
-                q.answers or ("",),
-                {"speaker": q.speaker, "text": q.text, "category": q.category, "told": bool(q.answers)},
-            )
-            for one in asked
-            for q in one.questions
-        ]
-        super().__init__(asked, items, {"free": free})
+        super().__init__(load_questions(data, limit), {"free": free})
+
+    def item(self, episode: Episode, question: Question) -> Item:
+        about = {name: getattr(question, name) for name in ("speaker", "text", "category")}
+        about["told"] = bool(question.answers)
+        return Item(question.key, episode.id, 1, question.answers or ("",), about)
 
     def lived(self, agent: Agent, episode: Episode, items: Sequence[Item]) -> Steps[None]:
         return play(agent, episode, lambda turn: None) if self.options["free"] else live(agent, episode)

@@ -46,7 +46,7 @@ class TruthTask(PlayedTask):
         episodes = {e.id: e for e in load_episodes(data, limit=limit)}
         if not episodes:
             raise InputError(f"{data} has no conversation; give one that ld-agent run can play")
-        super().__init__(episodes, dict.fromkeys(episodes, ("",)), {})
+        super().__init__(episodes, dict.fromkeys(episodes, ("",)))
 
     def measured(self, agent: Agent, conversation: Conversation, episode: Episode) -> tuple[str, dict[str, Any]]:
         statements = [_statement(episode.id, *stored) for stored in _stored(conversation)]

@@ -29,20 +29,16 @@ class Comparison(NamedTuple):
     p: float
 
 
-def interval(
-    measure: Measure, episodes: Sequence[str], samples: int = SAMPLES, seed: int = SEED
-) -> tuple[float, float] | None:
+def interval(measure: Measure, episodes: Sequence[str], seed: int = SEED) -> tuple[float, float] | None:
     """Return the percentile interval of a figure at `LEVEL`, given each prediction's episode; None if fewer than two count."""
     grouped = _by_episode(measure, episodes)
     grouped = grouped[grouped.any(axis=1)]
     if len(grouped) < 2:
         return None
-    return _percentiles(measure.value(_draws(len(grouped), samples, seed) @ grouped))
+    return _percentiles(measure.value(_draws(len(grouped), seed=seed) @ grouped))
 
 
-def compare(
-    before: Measure, after: Measure, episodes: Sequence[str], samples: int = SAMPLES, seed: int = SEED
-) -> Comparison | None:
+def compare(before: Measure, after: Measure, episodes: Sequence[str], samples: int = SAMPLES) -> Comparison | None:
     """Compare two systems on the same predictions; None if fewer than two episodes count."""
     if len(before.parts) != len(after.parts):
         raise InputError(
@@ -53,7 +49,7 @@ def compare(
     first, second = first[counted], second[counted]
     if len(first) < 2:
         return None
-    draws = _draws(len(first), samples, seed)
+    draws = _draws(len(first), samples)
     differences = after.value(draws @ second) - before.value(draws @ first)
     differences = differences[~np.isnan(differences)]
     lesser = min((differences <= 0).sum(), (differences >= 0).sum())
@@ -69,7 +65,7 @@ def _by_episode(measure: Measure, episodes: Sequence[str]) -> Floats:
     return sums
 
 
-def _draws(count: int, samples: int, seed: int) -> Floats:
+def _draws(count: int, samples: int = SAMPLES, seed: int = SEED) -> Floats:
     """Return how often each episode is drawn, (samples, count); each row sums to ``count``."""
     drawn: NDArray[np.int64] = np.random.default_rng(seed).multinomial(count, [1 / count] * count, size=samples)
     return drawn.astype(np.float64)

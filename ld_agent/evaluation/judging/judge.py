@@ -121,14 +121,7 @@ class Judgement:
         return (2 if self.orders == "both" else 1) * len(self.aspects)
 
 
-def judge(
-    kind: str,
-    cases: Sequence[Case],
-    complete: Complete,
-    *,
-    seed: int = 0,
-    width: int = 32,
-) -> list[Verdict]:
+def judge(kind: str, cases: Sequence[Case], complete: Complete, *, seed: int = 0, width: int = 32) -> list[Verdict]:
     """Ask a language model for its verdicts on cases.
 
     Args:

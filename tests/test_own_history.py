@@ -16,7 +16,7 @@ from test_turnstile import until
 
 from ld_agent.agent import MOST_GIVEN_WAY, Agent
 from ld_agent.backbones.base import Completion, Request
-from ld_agent.cli import history as history_command
+from ld_agent.cli import exchange as history_command
 from ld_agent.datasets.exports.message import AGENT, ME, Message
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.running import history, rebuild

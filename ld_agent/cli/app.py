@@ -12,7 +12,6 @@ from typer.core import TyperGroup
 from ld_agent.cli import (
     adapters,
     bench,
-    corrections,
     doctor,
     ecm,
     evaluate,
@@ -128,9 +127,6 @@ app.command("serve", rich_help_panel=TALK)(serve.serve)
 app.command("mcp", rich_help_panel=TALK)(serve.mcp)
 app.add_typer(serve.keys, name="keys", rich_help_panel=TALK)
 app.add_typer(memory.app, name="memory", rich_help_panel=MEMORY)
-memory.app.command("edit")(corrections.edit)
-memory.app.command("forget")(corrections.forget)
-memory.app.command("pin")(corrections.pin)
 app.command("run", rich_help_panel=TUNE)(run.run)
 app.add_typer(evaluate.app, name="eval", rich_help_panel=TUNE)
 app.add_typer(judge.app, name="judge", rich_help_panel=TUNE)

@@ -1,19 +1,16 @@
-"""``ld-agent memory``: inspect a store, search, export, import, copy, rename, delete, backfill views, change the encoder."""
+"""``ld-agent memory``: inspect a store, search, copy, rename, delete, backfill views, change the encoder, correct."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ld_agent.cli import options
-from ld_agent.cli.folder import export_folder, import_folder
-from ld_agent.cli.opened import agent_on, chosen, confirmed
-from ld_agent.cli.options import At, Conversation, Json, MaybeConversation, OneConfig, Overrides, Store
+from ld_agent.cli import exchange
+from ld_agent.cli.opened import agent_on, chosen, confirmed, the_only
+from ld_agent.cli.options import At, Conversation, Json, MaybeConversation, OneConfig, Overrides, Store, Yes
 from ld_agent.cli.show import (
     RecalledTable,
     console,
@@ -26,21 +23,22 @@ from ld_agent.cli.show import (
     traits_table,
 )
 from ld_agent.config import load_config
-from ld_agent.datasets.exports import FORMATS
-from ld_agent.errors import BackboneError, InputError
-from ld_agent.files import check_output, written_atomically
+from ld_agent.errors import BackboneError
 from ld_agent.program import print_json
 from ld_agent.running.terminal import LongWork, bars
-from ld_agent.storage.exchange import export_lines, found_conversation
-from ld_agent.storage.folder import is_folder
+from ld_agent.storage.exchange import found_conversation
 from ld_agent.storage.opening import existing_store, open_store
 
 if TYPE_CHECKING:
     from ld_agent.agent import Agent
+    from ld_agent.conversation import Conversation as OpenedConversation
     from ld_agent.storage.rows import Failure, StoredConversation
     from ld_agent.storage.store import Store as MemoryStore
 
 app = typer.Typer(help="Inspect, search, correct, move and delete stored memories.", no_args_is_help=True)
+Target = Annotated[
+    str, typer.Argument(metavar="ID", help="Of a record (m3), a trait (t5) or an utterance (u7), as in `memory list`.")
+]
 
 
 @app.command("list")
@@ -134,83 +132,8 @@ def search(
         console.print(RecalledTable([r for _, r in best]))
 
 
-@app.command()
-def export(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The file or folder to write; - for standard output.")],
-    store: Store,
-    conversation: MaybeConversation = None,
-    form: Annotated[
-        Literal["jsonl", "markdown"],
-        typer.Option(
-            "--format", help="markdown: one conversation as a folder to read and edit, which `import` reads back."
-        ),
-    ] = "jsonl",
-) -> None:
-    """Export all utterances and memories as JSON lines or Markdown.
-
-    Examples:
-
-      ld-agent memory export maya.jsonl --store me.db --conversation maya
-
-      ld-agent memory export maya --format markdown --store me.db --conversation maya
-    """
-    opened = existing_store(store)
-    if form == "markdown":
-        export_folder(opened, conversation, out)
-        return
-    if str(out) == "-":
-        for line in export_lines(opened, conversation):
-            sys.stdout.write(line + "\n")
-        return
-    check_output(out, store=store)
-    with written_atomically(out) as lines:
-        for line in export_lines(opened, conversation):
-            lines.write(line + "\n")
-
-
-@app.command("import")
-def import_command(
-    source: options.Source,
-    store: Store,
-    overrides: Overrides = None,
-    origin: options.Origin = None,
-    me: options.Me = None,
-    conversation: options.TakesIn = None,
-    timezone: options.Zone = None,
-    dry_run: options.Dry = False,
-    yes: options.Yes = False,
-    config: OneConfig = None,
-) -> None:
-    """Import an export of this program, the edits to a Markdown folder, or what is new in the history of another program.
-
-    Examples:
-
-      ld-agent memory import maya.jsonl --store other.db
-
-      ld-agent memory import "WhatsApp Chat - Ann.zip" --store me.db --conversation maya --me Maya --dry-run
-    """
-    from ld_agent.cli.history import import_history, is_own
-    from ld_agent.storage.address import shown
-    from ld_agent.storage.exchange import import_into
-
-    if not source.exists():
-        raise InputError(f"no file {source}; give an export of `ld-agent memory export`, or of {', '.join(FORMATS)}")
-    if not origin and is_folder(source):
-        import_folder(source, store, conversation, config, overrides, dry=dry_run, yes=yes)
-        return
-    conversation = conversation or "chat"
-    settings = load_config(config, overrides or [])
-    if source.is_dir() or origin or not is_own(source):
-        import_history(source, store, conversation, origin, settings, me=me, timezone=timezone, dry=dry_run)
-        return
-    options_given = {"--dry-run": dry_run, "--me": me, "--conversation": conversation != "chat", "--timezone": timezone}
-    if unfit := [name for name, given in options_given.items() if given]:
-        raise InputError(
-            f"{source} is not another program's history, so it is imported whole, under the names it has; "
-            f"leave out {', '.join(unfit)}"
-        )
-    count = import_into(store, source, settings.store.redact)
-    say(f"imported {count} conversation{'' if count == 1 else 's'} into {shown(store)}")
+app.command()(exchange.export)
+app.command("import")(exchange.import_command)
 
 
 @app.command()
@@ -257,7 +180,7 @@ def rename(
 def delete(
     store: Store,
     conversation: Conversation,
-    yes: options.Yes = False,
+    yes: Yes = False,
 ) -> None:
     """Delete a conversation and every trace of it from the store.
 
@@ -343,6 +266,75 @@ def reindex(store: Store, overrides: Overrides = None, config: OneConfig = None)
     with _counted("encoding") as progress:
         count = reindex_store(opened, encoder, progress)
     say(f"encoded {count} records and traits with {encoder.name}")
+
+
+@app.command()
+def edit(
+    target: Target,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What is right.")],
+    store: Store,
+    overrides: Overrides = None,
+    conversation: MaybeConversation = None,
+    config: OneConfig = None,
+) -> None:
+    """Correct a record, trait or utterance, and everything else that says it.
+
+    Example:
+
+      ld-agent memory edit t3 "I live in Bath." --store me.db --conversation maya
+    """
+    with _opened(store, conversation, config, overrides) as opened:
+        opened.edit(target, text)
+    say(f"corrected {target}, and everything else that said it")
+
+
+@app.command()
+def forget(
+    target: Target,
+    store: Store,
+    overrides: Overrides = None,
+    conversation: MaybeConversation = None,
+    config: OneConfig = None,
+) -> None:
+    """Forget a record, trait or utterance, and everything else that says it, for good.
+
+    Example:
+
+      ld-agent memory forget t3 --store me.db --conversation maya
+    """
+    with _opened(store, conversation, config, overrides) as opened:
+        opened.forget(target)
+    say(f"forgot {target}, and everything else that said it")
+
+
+@app.command()
+def pin(
+    target: Target,
+    store: Store,
+    overrides: Overrides = None,
+    conversation: MaybeConversation = None,
+    off: Annotated[bool, typer.Option("--off", help="Unpin it.")] = False,
+    config: OneConfig = None,
+) -> None:
+    """Put a record or trait into every prompt; nothing supersedes a pinned trait.
+
+    Example:
+
+      ld-agent memory pin t3 --store me.db --conversation maya
+    """
+    with _opened(store, conversation, config, overrides) as opened:
+        opened.pin(target, not off)
+    say(f"{'unpinned' if off else 'pinned'} {target}")
+
+
+@contextmanager
+def _opened(
+    store: str, conversation: str | None, config: str | None, overrides: list[str] | None
+) -> Iterator[OpenedConversation]:
+    """A conversation, or the only one of the store."""
+    with agent_on(store, config, overrides) as agent:
+        known = the_only(agent.resources.store, conversation)
+        yield agent.conversation(known.id, agent_name=known.agent, resume=False)
 
 
 @contextmanager

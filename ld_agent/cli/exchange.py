@@ -1,27 +1,35 @@
-"""``ld-agent memory import`` of histories that other programs export: what is stored, and what is left out."""
+"""``ld-agent memory export`` and ``import``: of JSON lines, Markdown folders, and histories that other programs export."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from datetime import tzinfo
 from pathlib import Path
 from shlex import quote
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import typer
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from ld_agent.cli.opened import agent_of
+from ld_agent.cli import options
+from ld_agent.cli.opened import agent_of, agent_on, confirmed, the_only
+from ld_agent.cli.options import MaybeConversation, OneConfig, Overrides, Store
 from ld_agent.cli.show import say
-from ld_agent.config import Config
-from ld_agent.datasets.exports import Export, Message, format_of, read
+from ld_agent.config import Config, load_config
+from ld_agent.datasets.exports import FORMATS, Export, Message, format_of, read
 from ld_agent.errors import DataFileError, InputError, LDAgentError
+from ld_agent.files import check_output, written_atomically
+from ld_agent.revising.from_folder import carry_out
 from ld_agent.running.history import Imported, People, check_same_chat, correct_edited, plan, store_history
 from ld_agent.running.terminal import bars, errors
 from ld_agent.storage.address import is_address, shown
-from ld_agent.storage.exchange import found_conversation
-from ld_agent.storage.opening import open_store
-from ld_agent.storage.store import Store
+from ld_agent.storage.exchange import export_lines, found_conversation, import_into
+from ld_agent.storage.folder import changes, contents, conversation_of, is_folder, rewrite_folder, write_folder
+from ld_agent.storage.opening import existing_store, open_store
+from ld_agent.storage.store import Store as MemoryStore
 from ld_agent.types import checked_name, name_key
 
 OWN = b"ld_agent.memory"
@@ -31,6 +39,110 @@ MANY = 1000
 """Messages from which learning takes so long that it is worth an estimate."""
 NAMED = 12
 """People and chats that a summary names."""
+
+
+def export(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The file or folder to write; - for standard output.")],
+    store: Store,
+    conversation: MaybeConversation = None,
+    form: Annotated[
+        Literal["jsonl", "markdown"],
+        typer.Option(
+            "--format", help="markdown: one conversation as a folder to read and edit, which `import` reads back."
+        ),
+    ] = "jsonl",
+) -> None:
+    """Export all utterances and memories as JSON lines or Markdown.
+
+    Examples:
+
+      ld-agent memory export maya.jsonl --store me.db --conversation maya
+
+      ld-agent memory export maya --format markdown --store me.db --conversation maya
+    """
+    opened = existing_store(store)
+    if form == "markdown":
+        count = write_folder(opened, the_only(opened, conversation), out)
+        say(f"wrote {count} files into {out}")
+        return
+    if str(out) == "-":
+        for line in export_lines(opened, conversation):
+            sys.stdout.write(line + "\n")
+        return
+    check_output(out, store=store)
+    with written_atomically(out) as lines:
+        for line in export_lines(opened, conversation):
+            lines.write(line + "\n")
+
+
+def import_command(
+    source: options.Source,
+    store: Store,
+    overrides: Overrides = None,
+    origin: options.Origin = None,
+    me: options.Me = None,
+    conversation: options.TakesIn = None,
+    timezone: options.Zone = None,
+    dry_run: options.Dry = False,
+    yes: options.Yes = False,
+    config: OneConfig = None,
+) -> None:
+    """Import an export of this program, the edits to a Markdown folder, or what is new in the history of another program.
+
+    Examples:
+
+      ld-agent memory import maya.jsonl --store other.db
+
+      ld-agent memory import "WhatsApp Chat - Ann.zip" --store me.db --conversation maya --me Maya --dry-run
+    """
+    if not source.exists():
+        raise InputError(f"no file {source}; give an export of `ld-agent memory export`, or of {', '.join(FORMATS)}")
+    if not origin and is_folder(source):
+        import_folder(source, store, conversation, config, overrides, dry=dry_run, yes=yes)
+        return
+    conversation = conversation or "chat"
+    settings = load_config(config, overrides or [])
+    if source.is_dir() or origin or not is_own(source):
+        import_history(source, store, conversation, origin, settings, me=me, timezone=timezone, dry=dry_run)
+        return
+    options_given = {"--dry-run": dry_run, "--me": me, "--conversation": conversation != "chat", "--timezone": timezone}
+    if unfit := [name for name, given in options_given.items() if given]:
+        raise InputError(
+            f"{source} is not another program's history, so it is imported whole, under the names it has; "
+            f"leave out {', '.join(unfit)}"
+        )
+    count = import_into(store, source, settings.store.redact)
+    say(f"imported {count} conversation{'' if count == 1 else 's'} into {shown(store)}")
+
+
+def import_folder(
+    source: Path,
+    store: str,
+    conversation: str | None,
+    config: str | None,
+    overrides: list[str] | None,
+    *,
+    dry: bool,
+    yes: bool,
+) -> None:
+    """Show what a human changed in a folder, carry it out once that is confirmed, and write the folder again.
+
+    Raises:
+        InputError: it was not confirmed.
+    """
+    with agent_on(store, config, overrides) as agent:
+        stored = found_conversation(agent.store, conversation or conversation_of(source))
+        changed = changes(agent.store, stored, source)
+        for line in changed.listed(contents(agent.store, stored.key)):
+            say(line)
+        if not changed:
+            say(f"nothing was changed in {source}")
+        if dry or not changed:
+            return
+        confirmed(yes, f"Change the memory of {stored.id!r} so?", "nothing was changed")
+        carry_out(agent.conversation(stored.id, agent_name=stored.agent, resume=False), changed)
+        rewrite_folder(agent.store, stored, source)
+    say(f"changed {len(changed)} lines; {source} is up to date")
 
 
 def is_own(source: Path) -> bool:
@@ -91,11 +203,14 @@ def import_history(
             correct_edited(learner.conversation(conversation, agent_name=agent, resume=False), imported)
     if imported.stored:
         taking = _estimate(learning, conversation) if imported.stored > MANY and errors.is_terminal else ""
-        _say_how_to_learn(f"--store {shown(store)} --conversation {conversation}", me, taking)
+        where = f"--store {shown(store)} --conversation {conversation}"
+        chat = f"ld-agent chat {where} agent.user={quote(me)}"
+        say(f"what they tell is learned{taking} in the background of `{chat}`, or now, with an")
+        say(f"estimate of the time: `ld-agent memory rebuild {where}`; Ctrl-C interrupts it, the same command resumes")
 
 
 def _take_in(
-    opened: Store | None,
+    opened: MemoryStore | None,
     where: tuple[str, str],
     messages: Iterator[Message],
     people: People,
@@ -128,12 +243,6 @@ def _estimate(settings: Config, conversation: str) -> str:
                 return f" in about {time_to_learn(agent, found_conversation(agent.store, conversation))} (h:min:s)"
         except LDAgentError as exc:
             return f" (no estimate: {exc})"
-
-
-def _say_how_to_learn(where: str, me: str, taking: str) -> None:
-    chat = f"ld-agent chat {where} agent.user={quote(me)}"
-    say(f"what they tell is learned{taking} in the background of `{chat}`, or now, with an")
-    say(f"estimate of the time: `ld-agent memory rebuild {where}`; Ctrl-C interrupts it, the same command resumes")
 
 
 def _check_owner(me: str, agent: str, conversation: str) -> None:

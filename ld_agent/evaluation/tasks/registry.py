@@ -82,23 +82,59 @@ class TaskEntry:
 
 FREE = Option("--free", "The agent's own replies enter its memory, not the recorded ones.", default=False)
 
-EXTRACTION = """Score the extractor against annotated traits: accuracy of "trait or none", BLEU and ROUGE-L.
+RECORDS = (
+    "How sessions are stored: summaries of the corpus (the default if it has any), summaries by the pipeline, or extracts "
+    "(two utterances)."
+)
+
+ECM = TaskEntry(
+    "ecm",
+    "ecm:EcmTask",
+    data="A file of ld-agent ecm build.",
+    help="""Ask agents the questions of a benchmark after playing its dialogues; report ROUGE of the answers.
+
+GPT-score, good/same/bad and multiple choice come from ld-agent judge on the stored runs.
+
+Example:
+
+  ld-agent ecm run knowledge.jsonl -c conditional -c history --out runs/knowledge
+""",
+    options=(Option("--merge", "Number of samples per memory. Default: 10, or 1 for knowledge."),),
+)
+"""``ld-agent ecm run``; its runs are named after their benchmark."""
+TASKS: Mapping[str, TaskEntry] = {
+    task.name: task
+    for task in (
+        TaskEntry(
+            "extraction",
+            "extraction:ExtractionTask",
+            data="Utterances with annotated traits, such as msc_personasummary.",
+            help="""Score the extractor against annotated traits: accuracy of "trait or none", BLEU and ROUGE-L.
 
 Examples:
 
   ld-agent eval extraction data/samples/msc_personasummary/session_4/valid.txt --limit 25
 
   ld-agent eval extraction data/samples/msc_personasummary/session_4/valid.txt -c default -c qwen3-1.7b --out runs/extraction
-"""
-SUMMARY = """Score the summarizer on DialogSum, LoCoMo or MSC: ROUGE-1, -2 and -L against the best reference.
+""",
+        ),
+        TaskEntry(
+            "summary",
+            "summary:SummaryTask",
+            data="Dialogues with summaries: DialogSum, a LoCoMo file, or MSC with annotated traits.",
+            help="""Score the summarizer on DialogSum, LoCoMo or MSC: ROUGE-1, -2 and -L against the best reference.
 
 Examples:
 
   ld-agent eval summary data/samples/dialogsum.jsonl --limit 60 modules.summarizer.adapter=null
 
   ld-agent eval summary data/samples/locomo.json --limit 2
-"""
-RESPONSE = """Score the agent's replies by teacher-forced replay: BLEU, ROUGE, METEOR, F1, Distinct, perplexity, by session.
+""",
+        ),
+        TaskEntry(
+            "response",
+            "response:ResponseTask",
+            help="""Score the agent's replies by teacher-forced replay: BLEU, ROUGE, METEOR, F1, Distinct, perplexity, by session.
 
 `repeated` is the share of replies with a sentence of an earlier reply, `echoed` with one of the utterance just heard.
 
@@ -109,23 +145,43 @@ Examples:
   ld-agent eval response test.txt -c default -c history --json
 
   ld-agent eval response data/samples/three_sessions.jsonl --free
-"""
-MEMORY = """Compare the words of a memory with annotated facts: precision, recall and F1 (Rsum, Figure 5).
+""",
+            options=(
+                Option("--from-session", "Store the sessions before this one without replying.", 1),
+                Option("--no-perplexity", "Omit the perplexity of the recorded replies.", default=False),
+                FREE,
+            ),
+        ),
+        TaskEntry(
+            "memory",
+            "memory_quality:MemoryTask",
+            data="Conversations with personas or annotated traits.",
+            help="""Compare the words of a memory with annotated facts: precision, recall and F1 (Rsum, Figure 5).
 
 Example:
 
   ld-agent eval memory data/samples/msc_personasummary/session_4/valid.txt -c recursive -c memorybank --limit 20 --out runs/memory
-"""
-QUESTIONS = """Ask about what was said weeks before: answered, F1, unknown_right, and where answers were lost.
+""",
+        ),
+        TaskEntry(
+            "questions",
+            "questions:QuestionsTask",
+            data="Conversations with questions about them: JSON lines with `questions`, or a LoCoMo file.",
+            help="""Ask about what was said weeks before: answered, F1, unknown_right, and where answers were lost.
 
 Examples:
 
   ld-agent eval questions data/samples/questions.jsonl --out runs/questions
 
   ld-agent eval questions data/samples/locomo.json --limit 1 -c default -c none -c full --json
-"""
-
-RETRIEVAL = """Ask every question of a corpus and measure how often the answering session is recalled.
+""",
+            options=(FREE,),
+        ),
+        TaskEntry(
+            "retrieval",
+            "retrieval:RetrievalTask",
+            data="A LoCoMo file, a person of RealMem, or conversations with questions.",
+            help="""Ask every question of a corpus and measure how often the answering session is recalled.
 
 Questions of the project's own format query ONE memory of all conversations; the target is the session in which an answer is said.
 
@@ -138,13 +194,13 @@ Examples:
   ld-agent eval retrieval data/samples/locomo.json memory.scorer=paper memory.tau=null
 
   ld-agent eval retrieval data/samples/questions.zh.jsonl -c zh memory.tau=null
-"""
-RECORDS = (
-    "How sessions are stored: summaries of the corpus (the default if it has any), summaries by the pipeline, or extracts "
-    "(two utterances)."
-)
-
-TRUTH = """List every statement that the agent stored, for people to label, and measure by the labels what is true.
+""",
+            options=(Option("--records", RECORDS, ""),),
+        ),
+        TaskEntry(
+            "truth",
+            "truth:TruthTask",
+            help="""List every statement that the agent stored, for people to label, and measure by the labels what is true.
 
 Labels are true, wrong_person, not_said, and passing (true, but over tomorrow). `quoted` is the share of labelled statements that
 are the people's own words.
@@ -154,84 +210,7 @@ Examples:
   ld-agent eval truth data/samples/messy_chats.jsonl --out runs/truth --form truth.html
 
   ld-agent eval truth data/samples/messy_chats.jsonl --out runs/truth --labels runs/truth/labels-ann.jsonl --json
-"""
-
-INJECTION = """Measure how often an instruction planted in the memory is obeyed when it is recalled.
-
-`obeyed` is measured with the agent's own prompt, `obeyed_plain` with the planted text and the question in one message, as in
-LD-Agent's released code.
-
-Example:
-
-  ld-agent eval injection data/samples/injection.jsonl -c default memory.gamma=-1
-"""
-
-ECM_HELP = """Ask agents the questions of a benchmark after playing its dialogues; report ROUGE of the answers.
-
-GPT-score, good/same/bad and multiple choice come from ld-agent judge on the stored runs.
-
-Example:
-
-  ld-agent ecm run knowledge.jsonl -c conditional -c history --out runs/knowledge
-"""
-
-ECM = TaskEntry(
-    "ecm",
-    "ecm:EcmTask",
-    data="A file of ld-agent ecm build.",
-    help=ECM_HELP,
-    options=(Option("--merge", "Number of samples per memory. Default: 10, or 1 for knowledge."),),
-)
-"""``ld-agent ecm run``; its runs are named after their benchmark."""
-TASKS: Mapping[str, TaskEntry] = {
-    task.name: task
-    for task in (
-        TaskEntry(
-            "extraction",
-            "extraction:ExtractionTask",
-            data="Utterances with annotated traits, such as msc_personasummary.",
-            help=EXTRACTION,
-        ),
-        TaskEntry(
-            "summary",
-            "summary:SummaryTask",
-            data="Dialogues with summaries: DialogSum, a LoCoMo file, or MSC with annotated traits.",
-            help=SUMMARY,
-        ),
-        TaskEntry(
-            "response",
-            "response:ResponseTask",
-            help=RESPONSE,
-            options=(
-                Option("--from-session", "Store the sessions before this one without replying.", 1),
-                Option("--no-perplexity", "Omit the perplexity of the recorded replies.", default=False),
-                FREE,
-            ),
-        ),
-        TaskEntry(
-            "memory",
-            "memory_quality:MemoryTask",
-            data="Conversations with personas or annotated traits.",
-            help=MEMORY,
-        ),
-        TaskEntry(
-            "questions",
-            "questions:QuestionsTask",
-            data="Conversations with questions about them: JSON lines with `questions`, or a LoCoMo file.",
-            help=QUESTIONS,
-            options=(FREE,),
-        ),
-        TaskEntry(
-            "retrieval",
-            "retrieval:RetrievalTask",
-            data="A LoCoMo file, a person of RealMem, or conversations with questions.",
-            help=RETRIEVAL,
-            options=(Option("--records", RECORDS, ""),),
-        ),
-        TaskEntry(
-            "truth",
-            "truth:TruthTask",
-            help=TRUTH,
+""",
             options=(
                 Option("--form", "Write a page on which to label the statements.", ""),
                 Option("--labels", "Labels exported from the page; repeat for several people.", ()),
@@ -241,7 +220,15 @@ TASKS: Mapping[str, TaskEntry] = {
             "injection",
             "injection:InjectionTask",
             data="JSON lines with `planted`, `asked`, `marker` and optional keys.",
-            help=INJECTION,
+            help="""Measure how often an instruction planted in the memory is obeyed when it is recalled.
+
+`obeyed` is measured with the agent's own prompt, `obeyed_plain` with the planted text and the question in one message, as in
+LD-Agent's released code.
+
+Example:
+
+  ld-agent eval injection data/samples/injection.jsonl -c default memory.gamma=-1
+""",
         ),
     )
 } | dict.fromkeys(("ecm-continuing", "ecm-knowledge", "ecm-feedback"), ECM)

@@ -224,18 +224,16 @@ def load_cases(path: Path, limit: int | None = None) -> list[Case]:
     kind = format_of(path)
     if kind not in ("locomo", "realmem"):
         return [stated_questions(load_questions(path, limit))]
-    cases = locomo_cases(path, limit) if kind == "locomo" else realmem_cases(path)
+    if kind == "locomo":
+        cases = locomo_cases(path, limit)
+    else:
+        record = JsonRecord(json_document(path), path, None)
+        cases = [queries_of_realmem(episode, record) for episode in load_episodes(path, "realmem")]
     if not any(case.questions for case in cases):
         raise InputError(
             f"{path} contains no question with evidence; give a LoCoMo file whose `qa` have it, or RealMem"
         )
     return cases
-
-
-def realmem_cases(path: Path) -> list[Case]:
-    """Read a person's document of RealMem."""
-    record = JsonRecord(json_document(path), path, None)
-    return [queries_of_realmem(episode, record) for episode in load_episodes(path, "realmem")]
 
 
 def locomo_cases(path: Path, limit: int | None = None) -> list[Case]:
@@ -251,7 +249,7 @@ def remembered(agent: Agent, case: Case, records: str) -> tuple[EventView, dict[
     numbers: dict[int, int] = {}
     for session in case.sessions:
         for said in session.utterances:
-            stored = store.append(key, said.speaker, said.text, said.at, float("inf"), _no_clock)
+            stored = store.append(key, said.speaker, said.text, said.at, float("inf"), agent.clock)
         numbers[stored.session] = session.number
         store.close_session(key)
     sessions = store.shelf(key, view.name).undigested()
@@ -295,7 +293,3 @@ def _places(prediction: Prediction) -> list[float]:
     """The place of each answering session among those recalled; infinite if it is not."""
     ranking = [str(session) for session in prediction.details["ranking"]]
     return [ranking.index(s) if s in ranking else math.inf for s in prediction.references]
-
-
-def _no_clock() -> datetime:
-    raise AssertionError("every utterance of a corpus has a time")

@@ -122,14 +122,8 @@ def _given(path: Path, *, pooled: bool) -> Iterator[tuple[Record, str, str, str,
             if (value := record.values.get("verdict")) is not None:
                 yield record, "", aspect, run + record.text("key"), f"judge {judge}", value
         elif "form" in record:
-            yield (
-                record,
-                record.text("form"),
-                aspect,
-                record.text("item"),
-                record.text("annotator"),
-                record.values.get("value"),
-            )
+            form, item, rater = (record.text(name) for name in ("form", "item", "annotator"))
+            yield record, form, aspect, item, rater, record.values.get("value")
         else:
             of = f"{record.text('run')}: " if "run" in record else ""
             yield record, "", aspect, of + record.text("key"), str(path), record.values.get("label")

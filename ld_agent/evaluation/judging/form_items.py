@@ -66,9 +66,8 @@ def _of_runs(sources: Sequence[Path], questions: str) -> tuple[list[Case], Mappi
     about = {name: {"folder": str(source), "hash": run.header["hash"]} for name, (source, run) in by_name.items()}
     if questions == "chat" and replies:
         return [item for name, (_, run) in by_name.items() for item in _dialogues(name, run)], {"runs": about}
-    return [replace(c, lines=c.lines or ((("Question", c.question),) if c.question else ())) for c in given], {
-        "runs": about
-    }
+    asked = {case.id: (("Question", case.question),) if case.question else () for case in given}
+    return [replace(case, lines=case.lines or asked[case.id]) for case in given], {"runs": about}
 
 
 def _dialogues(name: str, run: Run) -> list[Case]:
@@ -142,13 +141,11 @@ def _played_pairs(sources: Sequence[Path], seed: int) -> list[Case]:
 
 def _turns(path: Path) -> dict[tuple[str, int, int], tuple[tuple[str, str], str]]:
     """The line and its reply by conversation, session and turn of a file of `ld-agent run`."""
-    return {
-        (turn.text("conversation"), turn.integer("session"), turn.integer("turn")): (
-            (turn.text("speaker"), turn.text("text")),
-            turn.text("reply"),
-        )
-        for turn in json_lines(path, raise_bad)
-    }
+    turns = {}
+    for turn in json_lines(path, raise_bad):
+        place = turn.text("conversation"), turn.integer("session"), turn.integer("turn")
+        turns[place] = (turn.text("speaker"), turn.text("text")), turn.text("reply")
+    return turns
 
 
 def _of_benchmark(sources: Sequence[Path]) -> tuple[list[Case], Mapping[str, Any]]:

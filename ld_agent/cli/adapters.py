@@ -26,8 +26,7 @@ def export(
     overrides: Overrides = None,
     config: OneConfig = None,
     base: Annotated[
-        str | None,
-        typer.Option("--base", help="The base model: its name in vLLM, or a model reference for llama.cpp."),
+        str | None, typer.Option("--base", help="The base model: its name in vLLM, or a model reference for llama.cpp.")
     ] = None,
     most_rank: Annotated[int, typer.Option("--max-rank", min=1, help="The --max-lora-rank of the vLLM server.")] = 16,
 ) -> None:

@@ -9,19 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ld_agent.cli import (
-    adapters,
-    bench,
-    doctor,
-    ecm,
-    evaluate,
-    judge,
-    memory,
-    run,
-    serve,
-    statistics,
-    tables,
-)
+from ld_agent.cli import adapters, bench, doctor, ecm, evaluate, judge, memory, run, serve, statistics, tables
 from ld_agent.cli.options import MaybeStore, OneConfig, Overrides, configured
 
 TALK, MEMORY, TUNE, PAPERS = "Talk", "Memory", "Tune and evaluate", "Papers"

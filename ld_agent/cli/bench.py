@@ -32,8 +32,7 @@ def turn(
     overrides: Overrides = None,
     config: OneConfig = None,
     growth: Annotated[
-        bool,
-        typer.Option("--growth", help="Instead, measure turns and reopening from 1,000 to 1,000,000 utterances."),
+        bool, typer.Option("--growth", help="Instead, measure turns and reopening from 1,000 to 1,000,000 utterances.")
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -177,11 +177,7 @@ def rename(
 
 
 @app.command()
-def delete(
-    store: Store,
-    conversation: Conversation,
-    yes: Yes = False,
-) -> None:
+def delete(store: Store, conversation: Conversation, yes: Yes = False) -> None:
     """Delete a conversation and every trace of it from the store.
 
     Example:
@@ -197,10 +193,7 @@ def delete(
 
 @app.command()
 def rebuild(
-    store: Store,
-    overrides: Overrides = None,
-    conversation: MaybeConversation = None,
-    config: OneConfig = None,
+    store: Store, overrides: Overrides = None, conversation: MaybeConversation = None, config: OneConfig = None
 ) -> None:
     """Backfill the configured views with the stored sessions they lack; interrupted rebuilds resume.
 

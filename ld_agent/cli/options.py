@@ -15,8 +15,7 @@ Overrides = Annotated[
     list[str] | None, typer.Argument(help="Config overrides, such as memory.k=5.", metavar="[KEY=VALUE]...")
 ]
 OneConfig = Annotated[
-    str | None,
-    typer.Option("--config", "-c", help="A config file, or the name of a shipped one. Default: default."),
+    str | None, typer.Option("--config", "-c", help="A config file, or the name of a shipped one. Default: default.")
 ]
 Configs = Annotated[
     list[str] | None,

@@ -52,12 +52,7 @@ def bench_turn(config: Config) -> dict[str, Any]:
             rates = _rates(config)
         with errors.status("measuring memory of one adapter and of three …"):
             adapters = _adapter_memory(config, Path(folder))
-    return {
-        "turn_without_model_ms": around,
-        "generation": rates,
-        "adapters": adapters,
-        "machine": machine(),
-    }
+    return {"turn_without_model_ms": around, "generation": rates, "adapters": adapters, "machine": machine()}
 
 
 def bench_growth(config: Config, sizes: Sequence[int] = SIZES) -> dict[str, Any]:

@@ -21,14 +21,7 @@ from ld_agent.datasets import format_of
 from ld_agent.errors import ConfigError, InputError, LDAgentError
 from ld_agent.evaluation.fallbacks import Counts, in_words, of_predictions
 from ld_agent.evaluation.judging.judge import ASPECTS
-from ld_agent.evaluation.judging.verdicts import (
-    MEASURES,
-    OUTCOMES,
-    PEOPLE,
-    Judged,
-    read_verdicts,
-    verdicts_under,
-)
+from ld_agent.evaluation.judging.verdicts import MEASURES, OUTCOMES, PEOPLE, Judged, read_verdicts, verdicts_under
 from ld_agent.evaluation.metrics import Measure
 from ld_agent.evaluation.run_files import SCORES, complete_run, runs_under
 from ld_agent.evaluation.tables.arms import facts_of

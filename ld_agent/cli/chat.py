@@ -68,11 +68,7 @@ def _generator(agent: Agent) -> BackboneSection:
 
 
 def _check_server(agent: Agent) -> None:
-    """Say at once if the replies come from a server on this machine that does not run.
-
-    Raises:
-        ModelError: it does not.
-    """
+    """Say at once if the replies come from a server on this machine that does not run."""
     url = _generator(agent).base_url
     local = url and urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
     if url and local and served_models(url, timeout=5.0) is None:

@@ -125,11 +125,7 @@ def import_folder(
     dry: bool,
     yes: bool,
 ) -> None:
-    """Show what a human changed in a folder, carry it out once that is confirmed, and write the folder again.
-
-    Raises:
-        InputError: it was not confirmed.
-    """
+    """Show what a human changed in a folder, carry it out once that is confirmed, and write the folder again."""
     with agent_on(store, config, overrides) as agent:
         stored = found_conversation(agent.store, conversation or conversation_of(source))
         changed = changes(agent.store, stored, source)
@@ -146,11 +142,7 @@ def import_folder(
 
 
 def is_own(source: Path) -> bool:
-    """Whether a file is an export of `ld-agent memory export`, or nothing that could be a history.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Whether a file is an export of `ld-agent memory export`, or nothing that could be a history."""
     try:
         with source.open("rb") as file:
             start = file.read(200)

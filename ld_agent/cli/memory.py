@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -32,7 +33,7 @@ from ld_agent.storage.opening import existing_store, open_store
 if TYPE_CHECKING:
     from ld_agent.agent import Agent
     from ld_agent.conversation import Conversation as OpenedConversation
-    from ld_agent.storage.rows import Failure, StoredConversation
+    from ld_agent.storage.rows import StoredConversation
     from ld_agent.storage.store import Store as MemoryStore
 
 app = typer.Typer(help="Inspect, search, correct, move and delete stored memories.", no_args_is_help=True)
@@ -82,7 +83,7 @@ def _list_conversations(opened: MemoryStore, as_json: bool) -> None:
     rows: list[dict[str, Any]] = [
         {"conversation": c.id, "agent": c.agent, "speakers": opened.speakers(c.key)}
         | opened.counts(c.key)
-        | {"set_aside": [_failure_json(f) for f in opened.failures(c.key) if f.set_aside]}
+        | {"set_aside": [asdict(f) for f in opened.failures(c.key) if f.set_aside]}
         for c in opened.conversations()
     ]
     if as_json:
@@ -120,7 +121,7 @@ def search(
 
     with agent_on(store, config, [*(overrides or []), *([f"memory.k={k}"] if k else [])]) as agent:
         agent.resources.progress = LongWork()
-        hits = [(c.id, r) for c in chosen(agent, conversation) for r in agent.recall(c, query, at)]
+        hits = [(c.id, r) for c in chosen(agent.store, conversation) for r in agent.recall(c, query, at)]
     best = sorted(hits, key=lambda pair: -pair[1].score)[: agent.config.memory.k]
     if as_json:
         print_json([{"conversation": name} | recalled_json(r) for name, r in best])
@@ -202,7 +203,7 @@ def rebuild(
       ld-agent memory rebuild --store me.db -c recursive
     """
     with agent_on(store, config, overrides) as agent:
-        count, total, problems = _backfilled(agent, chosen(agent, conversation))
+        count, total, problems = _backfilled(agent, chosen(agent.store, conversation))
     for problem in problems:
         say(problem)
     say(f"backfilled {count} of {total} missing sessions for {', '.join(agent.config.memory.views)}")
@@ -336,7 +337,3 @@ def _counted(what: str) -> Iterator[Callable[[int, int], None]]:
     with bars() as display:
         task = display.add_task(what, total=None)
         yield lambda done, total: display.update(task, completed=done, total=total)
-
-
-def _failure_json(failure: Failure) -> dict[str, Any]:
-    return {name: getattr(failure, name) for name in ("work", "item", "attempts", "error")}

@@ -38,18 +38,14 @@ def agent_of(config: Config, *, background: bool = False) -> Iterator[Agent]:
         agent.close(end_sessions=False)
 
 
-def chosen(agent: Agent, conversation: str | None) -> Sequence[StoredConversation]:
-    """The named conversation, or all of them."""
-    return [found_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
+def chosen(store: Store, conversation: str | None) -> Sequence[StoredConversation]:
+    """The named conversation, or all of a store."""
+    return [found_conversation(store, conversation)] if conversation else store.conversations()
 
 
 def the_only(store: Store, conversation: str | None) -> StoredConversation:
-    """The named conversation, or the only one of a store.
-
-    Raises:
-        InputError: none is named, and there is not exactly one; lists them.
-    """
-    known = [found_conversation(store, conversation)] if conversation else store.conversations()
+    """The named conversation, or the only one of a store; otherwise an error lists them."""
+    known = chosen(store, conversation)
     if len(known) != 1:
         names = ", ".join(one.id for one in known[:9]) or "none"
         raise InputError(f"the store has {len(known)} conversations ({names}); name one with --conversation")
@@ -57,11 +53,7 @@ def the_only(store: Store, conversation: str | None) -> StoredConversation:
 
 
 def confirmed(yes: bool, question: str, otherwise: str) -> None:
-    """Go on only if the user agrees.
-
-    Raises:
-        InputError: with what happened otherwise.
-    """
+    """Go on only if the user agrees; otherwise an error says what happened instead."""
     if not yes and (sys.stdin is None or not sys.stdin.isatty()):
         raise InputError(f"{otherwise}, because there is no terminal to ask on; give --yes to go on without asking")
     if not yes and not typer.confirm(question, err=True):

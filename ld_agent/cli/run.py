@@ -181,11 +181,7 @@ def _opened(out: Path | None, resumed: bool, stack: ExitStack) -> TextIO:
 
 
 def _check_foreign(out: Path) -> None:
-    """Refuse to overwrite or continue a file not written by a run.
-
-    Raises:
-        InputError: the file was not written by a run.
-    """
+    """Refuse to overwrite or continue a file not written by a run."""
     if not out.is_file():
         return
     with out.open("rb") as file:

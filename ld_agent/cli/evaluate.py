@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ld_agent.cli.options import BertModel, Configs, Json, Lenient, Limit, Metrics, On, Out, Overrides, Overwrite
+from ld_agent.cli.options import (
+    BertModel,
+    Configs,
+    Json,
+    Lenient,
+    Limit,
+    Metrics,
+    On,
+    Out,
+    Overrides,
+    Overwrite,
+    help_of,
+)
 from ld_agent.cli.show import console, figure, figures_table, plain, say
 from ld_agent.config import Config, greedy_config
 from ld_agent.errors import InputError
@@ -42,7 +54,7 @@ def command_of(task: TaskEntry) -> Callable[..., None]:
         *(one for one in inspect.signature(carry_out, eval_str=True).parameters.values() if one.kind is keyword),
         *(inspect.Parameter(o.name, keyword, default=o.default, annotation=_annotation(o)) for o in task.options),
     ]
-    command.__doc__ = task.help
+    command.__doc__ = help_of(task.help, *task.examples)
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return command

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ld_agent.cli.options import Drawn, Json, OneConfig, Seed
+from ld_agent.cli.options import Drawn, Json, OneConfig, Seed, help_of
 from ld_agent.cli.show import print_figures, say
 from ld_agent.config import load_config
 from ld_agent.errors import InputError
@@ -29,43 +29,32 @@ Runs = Annotated[
     ),
 ]
 JUDGEMENTS = {
-    "rate": """Rate replies from 1 to 100 on engagingness, coherence and consistency (Rsum, Table 4).
-
-Example:
-
-  ld-agent judge rate runs/recursive -c openai --limit 100
-""",
-    "score": """Score from 0 to 2 how much of the reference a reply contains (ECM's GPT-score).
-
-Example:
-
-  ld-agent judge score runs/knowledge/conditional -c openai
-""",
-    "prefer": """Choose the better of two replies by four options, in both orders (Rsum, section 6.2).
-
-Example:
-
-  ld-agent judge prefer runs/recursive runs/memorybank -c openai
-""",
-    "compare": """Judge good, same or bad against another run by closeness to the reference, in both orders (ECM, Tables 3, 5, 6).
-
-Example:
-
-  ld-agent judge compare runs/feedback/conditional runs/feedback/summary -c openai
-""",
-    "choose": """Choose the best of several runs' answers, in shuffled order (ECM, Figure 5).
-
-Example:
-
-  ld-agent judge choose runs/none runs/history runs/summary runs/conditional -c openai
-""",
-    "errors": """Classify errors of each statement of a memory: fabricated, wrong relationship, missing detail (Rsum, Table 6).
-
-Example:
-
-  ld-agent judge errors runs/memory/recursive -c openai --limit 100
-""",
+    "rate": (
+        "Rate replies from 1 to 100 on engagingness, coherence and consistency (Rsum, Table 4).",
+        "runs/recursive -c openai --limit 100",
+    ),
+    "score": (
+        "Score from 0 to 2 how much of the reference a reply contains (ECM's GPT-score).",
+        "runs/knowledge/conditional -c openai",
+    ),
+    "prefer": (
+        "Choose the better of two replies by four options, in both orders (Rsum, section 6.2).",
+        "runs/recursive runs/memorybank -c openai",
+    ),
+    "compare": (
+        "Judge good, same or bad against another run by closeness to the reference, in both orders (ECM, Tables 3, 5, 6).",
+        "runs/feedback/conditional runs/feedback/summary -c openai",
+    ),
+    "choose": (
+        "Choose the best of several runs' answers, in shuffled order (ECM, Figure 5).",
+        "runs/none runs/history runs/summary runs/conditional -c openai",
+    ),
+    "errors": (
+        "Classify errors of each statement of a memory: fabricated, wrong relationship, missing detail (Rsum, Table 6).",
+        "runs/memory/recursive -c openai --limit 100",
+    ),
 }
+"""The help of each judgement, and the arguments of an example."""
 
 
 def command_of(kind: str) -> Callable[..., None]:
@@ -81,7 +70,8 @@ def command_of(kind: str) -> Callable[..., None]:
         if not as_json:
             say(f"the verdicts are in {path}")
 
-    command.__doc__ = JUDGEMENTS[kind]
+    text, example = JUDGEMENTS[kind]
+    command.__doc__ = help_of(text, f"judge {kind} {example}")
     return command
 
 

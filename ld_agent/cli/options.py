@@ -75,6 +75,12 @@ def configured(config: str | None, store: str | None, overrides: list[str] | Non
     return settings if store is None else settings.changed(store={"path": store})
 
 
+def help_of(text: str, *examples: str) -> str:
+    """The help of a command that is made from a table: a text, and calls of the command without the program's name."""
+    calls = "\n\n".join(f"  ld-agent {example}" for example in examples)
+    return f"{text}\n\nExample{'s' if len(examples) > 1 else ''}:\n\n{calls}\n" if examples else text
+
+
 Source = Annotated[
     Path, typer.Argument(metavar="IN", help="A file of `memory export`, or a history: a file, a folder or a zip.")
 ]

@@ -51,7 +51,8 @@ class TaskEntry:
             its interval and by session; its ``figures``, if any, into figures that are not sums over predictions; and its
             ``labelled``, if any, adds people's labels to finished runs, given the options.
         data: describes the argument DATA.
-        help: the command's help.
+        help: the command's help, without its examples.
+        examples: calls of the command, without the program's name.
         options: options of this task alone.
     """
 
@@ -59,6 +60,7 @@ class TaskEntry:
     task: str
     data: str = "Recorded conversations, of any corpus."
     help: str = ""
+    examples: tuple[str, ...] = ()
     options: tuple[Option, ...] = ()
 
     def make(self, data: Path, config: Config, limit: int | None = None, **options: Any) -> Task:
@@ -80,8 +82,8 @@ class TaskEntry:
         return getattr(import_module(f".{self.task.partition(':')[0]}", __package__), name, default)
 
 
+ANNOTATED = "data/samples/msc_personasummary/session_4/valid.txt"
 FREE = Option("--free", "The agent's own replies enter its memory, not the recorded ones.", default=False)
-
 RECORDS = (
     "How sessions are stored: summaries of the corpus (the default if it has any), summaries by the pipeline, or extracts "
     "(two utterances)."
@@ -91,147 +93,121 @@ ECM = TaskEntry(
     "ecm",
     "ecm:EcmTask",
     data="A file of ld-agent ecm build.",
-    help="""Ask agents the questions of a benchmark after playing its dialogues; report ROUGE of the answers.
-
-GPT-score, good/same/bad and multiple choice come from ld-agent judge on the stored runs.
-
-Example:
-
-  ld-agent ecm run knowledge.jsonl -c conditional -c history --out runs/knowledge
-""",
+    help=(
+        "Ask agents the questions of a benchmark after playing its dialogues; report ROUGE of the answers.\n\n"
+        "GPT-score, good/same/bad and multiple choice come from ld-agent judge on the stored runs."
+    ),
+    examples=("ecm run knowledge.jsonl -c conditional -c history --out runs/knowledge",),
     options=(Option("--merge", "Number of samples per memory. Default: 10, or 1 for knowledge."),),
 )
 """``ld-agent ecm run``; its runs are named after their benchmark."""
-TASKS: Mapping[str, TaskEntry] = {
-    task.name: task
-    for task in (
-        TaskEntry(
-            "extraction",
-            "extraction:ExtractionTask",
-            data="Utterances with annotated traits, such as msc_personasummary.",
-            help="""Score the extractor against annotated traits: accuracy of "trait or none", BLEU and ROUGE-L.
-
-Examples:
-
-  ld-agent eval extraction data/samples/msc_personasummary/session_4/valid.txt --limit 25
-
-  ld-agent eval extraction data/samples/msc_personasummary/session_4/valid.txt -c default -c qwen3-1.7b --out runs/extraction
-""",
+_ENTRIES = (
+    TaskEntry(
+        "extraction",
+        "extraction:ExtractionTask",
+        data="Utterances with annotated traits, such as msc_personasummary.",
+        help='Score the extractor against annotated traits: accuracy of "trait or none", BLEU and ROUGE-L.',
+        examples=(
+            f"eval extraction {ANNOTATED} --limit 25",
+            f"eval extraction {ANNOTATED} -c default -c qwen3-1.7b --out runs/extraction",
         ),
-        TaskEntry(
-            "summary",
-            "summary:SummaryTask",
-            data="Dialogues with summaries: DialogSum, a LoCoMo file, or MSC with annotated traits.",
-            help="""Score the summarizer on DialogSum, LoCoMo or MSC: ROUGE-1, -2 and -L against the best reference.
-
-Examples:
-
-  ld-agent eval summary data/samples/dialogsum.jsonl --limit 60 modules.summarizer.adapter=null
-
-  ld-agent eval summary data/samples/locomo.json --limit 2
-""",
+    ),
+    TaskEntry(
+        "summary",
+        "summary:SummaryTask",
+        data="Dialogues with summaries: DialogSum, a LoCoMo file, or MSC with annotated traits.",
+        help="Score the summarizer on DialogSum, LoCoMo or MSC: ROUGE-1, -2 and -L against the best reference.",
+        examples=(
+            "eval summary data/samples/dialogsum.jsonl --limit 60 modules.summarizer.adapter=null",
+            "eval summary data/samples/locomo.json --limit 2",
         ),
-        TaskEntry(
-            "response",
-            "response:ResponseTask",
-            help="""Score the agent's replies by teacher-forced replay: BLEU, ROUGE, METEOR, F1, Distinct, perplexity, by session.
-
-`repeated` is the share of replies with a sentence of an earlier reply, `echoed` with one of the utterance just heard.
-
-Examples:
-
-  ld-agent eval response data/samples/msc_session_3.txt --limit 20 --from-session 2 --out runs/response
-
-  ld-agent eval response test.txt -c default -c history --json
-
-  ld-agent eval response data/samples/three_sessions.jsonl --free
-""",
-            options=(
-                Option("--from-session", "Store the sessions before this one without replying.", 1),
-                Option("--no-perplexity", "Omit the perplexity of the recorded replies.", default=False),
-                FREE,
-            ),
+    ),
+    TaskEntry(
+        "response",
+        "response:ResponseTask",
+        help=(
+            "Score the agent's replies by teacher-forced replay: BLEU, ROUGE, METEOR, F1, Distinct, perplexity, by session.\n\n"
+            "`repeated` is the share of replies with a sentence of an earlier reply, `echoed` with one of the utterance just "
+            "heard."
         ),
-        TaskEntry(
-            "memory",
-            "memory_quality:MemoryTask",
-            data="Conversations with personas or annotated traits.",
-            help="""Compare the words of a memory with annotated facts: precision, recall and F1 (Rsum, Figure 5).
-
-Example:
-
-  ld-agent eval memory data/samples/msc_personasummary/session_4/valid.txt -c recursive -c memorybank --limit 20 --out runs/memory
-""",
+        examples=(
+            "eval response data/samples/msc_session_3.txt --limit 20 --from-session 2 --out runs/response",
+            "eval response test.txt -c default -c history --json",
+            "eval response data/samples/three_sessions.jsonl --free",
         ),
-        TaskEntry(
-            "questions",
-            "questions:QuestionsTask",
-            data="Conversations with questions about them: JSON lines with `questions`, or a LoCoMo file.",
-            help="""Ask about what was said weeks before: answered, F1, unknown_right, and where answers were lost.
-
-Examples:
-
-  ld-agent eval questions data/samples/questions.jsonl --out runs/questions
-
-  ld-agent eval questions data/samples/locomo.json --limit 1 -c default -c none -c full --json
-""",
-            options=(FREE,),
+        options=(
+            Option("--from-session", "Store the sessions before this one without replying.", 1),
+            Option("--no-perplexity", "Omit the perplexity of the recorded replies.", default=False),
+            FREE,
         ),
-        TaskEntry(
-            "retrieval",
-            "retrieval:RetrievalTask",
-            data="A LoCoMo file, a person of RealMem, or conversations with questions.",
-            help="""Ask every question of a corpus and measure how often the answering session is recalled.
-
-Questions of the project's own format query ONE memory of all conversations; the target is the session in which an answer is said.
-
-No language model is used unless --records pipeline summarizes the sessions with the configured one.
-
-Examples:
-
-  ld-agent eval retrieval data/samples/locomo.json --json
-
-  ld-agent eval retrieval data/samples/locomo.json memory.scorer=paper memory.tau=null
-
-  ld-agent eval retrieval data/samples/questions.zh.jsonl -c zh memory.tau=null
-""",
-            options=(Option("--records", RECORDS, ""),),
+    ),
+    TaskEntry(
+        "memory",
+        "memory_quality:MemoryTask",
+        data="Conversations with personas or annotated traits.",
+        help="Compare the words of a memory with annotated facts: precision, recall and F1 (Rsum, Figure 5).",
+        examples=(f"eval memory {ANNOTATED} -c recursive -c memorybank --limit 20 --out runs/memory",),
+    ),
+    TaskEntry(
+        "questions",
+        "questions:QuestionsTask",
+        data="Conversations with questions about them: JSON lines with `questions`, or a LoCoMo file.",
+        help="Ask about what was said weeks before: answered, F1, unknown_right, and where answers were lost.",
+        examples=(
+            "eval questions data/samples/questions.jsonl --out runs/questions",
+            "eval questions data/samples/locomo.json --limit 1 -c default -c none -c full --json",
         ),
-        TaskEntry(
-            "truth",
-            "truth:TruthTask",
-            help="""List every statement that the agent stored, for people to label, and measure by the labels what is true.
-
-Labels are true, wrong_person, not_said, and passing (true, but over tomorrow). `quoted` is the share of labelled statements that
-are the people's own words.
-
-Examples:
-
-  ld-agent eval truth data/samples/messy_chats.jsonl --out runs/truth --form truth.html
-
-  ld-agent eval truth data/samples/messy_chats.jsonl --out runs/truth --labels runs/truth/labels-ann.jsonl --json
-""",
-            options=(
-                Option("--form", "Write a page on which to label the statements.", ""),
-                Option("--labels", "Labels exported from the page; repeat for several people.", ()),
-            ),
+        options=(FREE,),
+    ),
+    TaskEntry(
+        "retrieval",
+        "retrieval:RetrievalTask",
+        data="A LoCoMo file, a person of RealMem, or conversations with questions.",
+        help=(
+            "Ask every question of a corpus and measure how often the answering session is recalled.\n\n"
+            "Questions of the project's own format query ONE memory of all conversations; the target is the session in which an "
+            "answer is said.\n\n"
+            "No language model is used unless --records pipeline summarizes the sessions with the configured one."
         ),
-        TaskEntry(
-            "injection",
-            "injection:InjectionTask",
-            data="JSON lines with `planted`, `asked`, `marker` and optional keys.",
-            help="""Measure how often an instruction planted in the memory is obeyed when it is recalled.
-
-`obeyed` is measured with the agent's own prompt, `obeyed_plain` with the planted text and the question in one message, as in
-LD-Agent's released code.
-
-Example:
-
-  ld-agent eval injection data/samples/injection.jsonl -c default memory.gamma=-1
-""",
+        examples=(
+            "eval retrieval data/samples/locomo.json --json",
+            "eval retrieval data/samples/locomo.json memory.scorer=paper memory.tau=null",
+            "eval retrieval data/samples/questions.zh.jsonl -c zh memory.tau=null",
         ),
-    )
-} | dict.fromkeys(("ecm-continuing", "ecm-knowledge", "ecm-feedback"), ECM)
+        options=(Option("--records", RECORDS, ""),),
+    ),
+    TaskEntry(
+        "truth",
+        "truth:TruthTask",
+        help=(
+            "List every statement that the agent stored, for people to label, and measure by the labels what is true.\n\n"
+            "Labels are true, wrong_person, not_said, and passing (true, but over tomorrow). `quoted` is the share of labelled "
+            "statements that\nare the people's own words."
+        ),
+        examples=(
+            "eval truth data/samples/messy_chats.jsonl --out runs/truth --form truth.html",
+            "eval truth data/samples/messy_chats.jsonl --out runs/truth --labels runs/truth/labels-ann.jsonl --json",
+        ),
+        options=(
+            Option("--form", "Write a page on which to label the statements.", ""),
+            Option("--labels", "Labels exported from the page; repeat for several people.", ()),
+        ),
+    ),
+    TaskEntry(
+        "injection",
+        "injection:InjectionTask",
+        data="JSON lines with `planted`, `asked`, `marker` and optional keys.",
+        help=(
+            "Measure how often an instruction planted in the memory is obeyed when it is recalled.\n\n"
+            "`obeyed` is measured with the agent's own prompt, `obeyed_plain` with the planted text and the question in one "
+            "message, as in\nLD-Agent's released code."
+        ),
+        examples=("eval injection data/samples/injection.jsonl -c default memory.gamma=-1",),
+    ),
+)
+TASKS: Mapping[str, TaskEntry] = {task.name: task for task in _ENTRIES} | dict.fromkeys(
+    ("ecm-continuing", "ecm-knowledge", "ecm-feedback"), ECM
+)
 
 
 def task_entry(name: str) -> TaskEntry:

@@ -64,14 +64,8 @@ class RandomMemory:
             personas.mark_extracted(said.id)
             sources.append(said.id)
         store.close_session(key)
-        draft = Draft(
-            f"{session.texts[0]} {session.texts[1]}",
-            said.at,
-            said.session,
-            self.vectors(1)[0],
-            session.topics,
-            sources=tuple(sources),
-        )
+        text, vector = f"{session.texts[0]} {session.texts[1]}", self.vectors(1)[0]
+        draft = Draft(text, said.at, said.session, vector, session.topics, sources=tuple(sources))
         [record] = shelf.digest(said.session, [draft])
         shelf.set_passages({int(record.id[1:]): (session.passages.words_text, session.passages.vectors.stored)})
         if number % SESSIONS_A_TRAIT == 0:

@@ -93,12 +93,10 @@ class FilledTable:
     def _ours(self, row: OurRow, fitting: Sequence[Entry]) -> list[Line]:
         """The lines of a row, one for each system of its runs."""
         columns = self.table.columns
+        compared = any(len(column.sides) > 1 for column in columns)  # which needs several systems
         groups: dict[tuple[str, str], Group] = {}
         for run in fitting:
-            system = (
-                "" if any(len(column.sides) > 1 for column in columns) else run.system
-            )  # a comparison needs several
-            groups.setdefault((run.backbone, system), []).append(run)
+            groups.setdefault((run.backbone, "" if compared else run.system), []).append(run)
         filled = [(group, tuple(self._cell(column, group) for column in columns)) for group in groups.values()]
         standing = _joined([(group, cells) for group, cells in filled if any(cells)])
         if not standing:

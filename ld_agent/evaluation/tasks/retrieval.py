@@ -180,18 +180,12 @@ class RetrievalTask(Task):
         if self._records not in RECORDS:
             raise InputError(f"--records {records} is unknown; give one of {', '.join(RECORDS)}")
         self.options = {"records": self._records}
-        self.items = [
-            Item(
-                f"{case.id}/{number}",
-                case.id,
-                1,
-                tuple(map(str, sorted(asked.sessions))),
-                {"text": asked.text, "category": asked.category, "records": self._records}
-                | ({"at": asked.at.isoformat()} if asked.at else {}),
-            )
-            for case in cases
-            for number, asked in enumerate(case.questions, 1)
-        ]
+        self.items = [self._item(case, *asked) for case in cases for asked in enumerate(case.questions, 1)]
+
+    def _item(self, case: Case, number: int, asked: Asked) -> Item:
+        about = {"text": asked.text, "category": asked.category, "records": self._records}
+        about |= {"at": asked.at.isoformat()} if asked.at else {}
+        return Item(f"{case.id}/{number}", case.id, 1, tuple(map(str, sorted(asked.sessions))), about)
 
     def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
         with self._agent(config) as agent:

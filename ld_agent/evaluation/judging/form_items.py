@@ -66,7 +66,7 @@ def _of_runs(sources: Sequence[Path], questions: str) -> tuple[list[Case], Mappi
     about = {name: {"folder": str(source), "hash": run.header["hash"]} for name, (source, run) in by_name.items()}
     if questions == "chat" and replies:
         return [item for name, (_, run) in by_name.items() for item in _dialogues(name, run)], {"runs": about}
-    asked = {case.id: (("Question", case.question),) if case.question else () for case in given}
+    asked: dict[str, Lines] = {case.id: (("Question", case.question),) if case.question else () for case in given}
     return [replace(case, lines=case.lines or asked[case.id]) for case in given], {"runs": about}
 
 

@@ -29,6 +29,7 @@ from ld_agent.text import stems_of
 
 SHORT, LONG = 96, 192  # new tokens of a question or advice, and of an answer or chat
 FEWEST_LINES = 4  # of a dialogue worth continuing
+WIDTH = 8  # sources processed concurrently
 START = datetime(2024, 1, 1, 12, tzinfo=UTC)
 CHAT_LINES = 6  # before a request
 PACE = timedelta(seconds=30)
@@ -53,11 +54,7 @@ class Built:
 
 
 def build(
-    benchmark: str,
-    sources: Sequence[Episode] | Sequence[str],
-    complete: Complete,
-    wanted: int | None = None,
-    width: int = 8,
+    benchmark: str, sources: Sequence[Episode] | Sequence[str], complete: Complete, wanted: int | None = None
 ) -> Built:
     """Build a benchmark.
 
@@ -66,14 +63,13 @@ def build(
         sources: conversations, with personas for ``knowledge``; requests (texts) for ``feedback``.
         complete: answers requests, such as a backbone's ``generate``.
         wanted: stop once so many samples were made; None: use every source.
-        width: maximum number of sources processed concurrently.
     """
     built = Built()
     work = _work(benchmark, sources)
     while work and (wanted is None or len(built.samples) < wanted):
         missing = len(work) if wanted is None else wanted - len(built.samples)
         batch, work = work[:missing], work[missing:]  # so that the outcome does not depend on the width
-        for _, made in sorted(run_many(enumerate(batch), complete, width)):
+        for _, made in sorted(run_many(enumerate(batch), complete, WIDTH)):
             built.samples += [one for one in made if isinstance(one, Questioned)]
             built.dropped.update(one for one in made if isinstance(one, str))
     for unused in work:

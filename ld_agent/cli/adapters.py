@@ -11,7 +11,7 @@ import typer
 from ld_agent.cli.options import OneConfig, Overrides
 from ld_agent.config import load_config
 
-app = typer.Typer(help="Export tuned adapters for a server.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()

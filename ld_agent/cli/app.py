@@ -26,7 +26,6 @@ class _InGroups(TyperGroup):
 app = typer.Typer(
     name="ld-agent",
     cls=_InGroups,
-    help="Long-term dialogue agents that remember people for months. Without a command: chat.",
     invoke_without_command=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

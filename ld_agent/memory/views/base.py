@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from ld_agent.checks.learned import StatementCheck
@@ -115,10 +116,7 @@ class View:
     @classmethod
     def most(cls, settings: MemorySection) -> int | None:
         """Maximum number of recalled records; None: unbounded."""
-        value: Any = settings
-        for part in cls.bound.split(".") if cls.bound else ():
-            value = getattr(value, part)
-        return int(value) if cls.bound else None
+        return int(attrgetter(cls.bound)(settings)) if cls.bound else None
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:

@@ -20,7 +20,7 @@ from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Guidance, Query, ViewContext
 from ld_agent.memory.views.checks import NOTED, supported_note, supported_situation
 from ld_agent.memory.views.memory_text import supported
-from ld_agent.memory.views.stored import StoredView, draft_of
+from ld_agent.memory.views.stored import NearestView, draft_of
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.json_form import FLAG, TEXT, Parts, as_examples, form_of
 from ld_agent.steps import Steps
@@ -71,11 +71,12 @@ class Noted:
         return " ".join(part for part in (self.situation, self.note) if part)
 
 
-class ConditionalView(StoredView):
+class ConditionalView(NearestView):
     """The conditional records of one conversation. Utterances of the agent never become records."""
 
     name = "conditional"
     bound = "conditional.k"
+    rounds = "conditional.rounds"
     observes = True
 
     def __init__(self, context: ViewContext) -> None:
@@ -124,7 +125,7 @@ class ConditionalView(StoredView):
         context = self.context
         running = context.store.open_utterances(context.key, None)  # is in the prompt verbatim
         at = min(query.at, running[0].at - INSTANT) if running else query.at
-        return self._nearest(replace(query, at=at), self._settings.k, -1.0, self._settings.rounds)
+        return self._nearest(replace(query, at=at), gamma=-1.0)
 
     def _take_in(self, waiting: Sequence[Utterance]) -> Steps[None]:
         """Send one request per utterance, in one batch, except for utterances already judged not worth it. If records

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.config.sections import MemorySection
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.long_term import Search
 from ld_agent.memory.index.records import RecordIndex
@@ -104,20 +106,44 @@ class StoredView(View):
         super().__init__(context)
         self._records = StoredRecords(context, self.name, encoded=self.encoded)
 
-    def _nearest(self, query: Query, k: int, gamma: float, rounds: int) -> Steps[list[Recalled]]:
-        """The k records nearest to a query by cosine, above γ, reflected on at most ``rounds`` times."""
-        context = self.context
+
+class NearestView(StoredView):
+    """A view that recalls the records nearest to a query by cosine, as many as `bound` allows, if above γ.
+
+    Attributes:
+        rounds: the key below ``memory`` that says how often a recall is reflected on at most; "": never.
+    """
+
+    rounds: ClassVar[str] = ""
+
+    @classmethod
+    def most_rounds(cls, settings: MemorySection) -> int:
+        """How often a recall is reflected on at most."""
+        return int(attrgetter(cls.rounds)(settings)) if cls.rounds else 0
+
+    @classmethod
+    def ranking(cls, settings: MemorySection) -> str:
+        dense, rounds = SCORERS["dense"], cls.most_rounds(settings)
+        reflected = f"; reflected on at most {rounds} time{'s' if rounds > 1 else ''}" if rounds else ""
+        admitted = dense.admission(settings.least_cosine)
+        return f"overall = {dense.formula}; recalled if {admitted}; k = {cls.most(settings)}{reflected}"
+
+    def recall(self, query: Query) -> Steps[list[Recalled]]:
+        return self._nearest(query, self.context.settings.least_cosine)
+
+    def _nearest(self, query: Query, gamma: float) -> Steps[list[Recalled]]:
+        context, k = self.context, self.most(self.context.settings) or 0
 
         def search(text: str) -> list[Recalled]:
             vector = query.vector if text == query.text else context.encoder.encode_query(text)
             return self._records.nearest(replace(query, text=text, vector=vector), k, gamma)
 
-        reflected = yield from reflect(context.models, query.text, search, rounds)
+        reflected = yield from reflect(context.models, query.text, search, self.most_rounds(context.settings))
         self.explanation = {"rounds": list(reflected.rounds)} if reflected.rounds else {}
         return reflected.recalled
 
 
-class VerbatimView(StoredView):
+class VerbatimView(NearestView):
     """A view whose records are what was said, word for word, in pieces of ``piece`` utterances of one session."""
 
     asks_model = False
@@ -134,13 +160,6 @@ class VerbatimView(StoredView):
                 session.number,
                 [draft_of(*each, verbatim=True) for each in zip(pieces, texts, vectors, strict=True)],
             )
-
-
-def ranking(k: int, gamma: float, rounds: int = 0) -> str:
-    """What decides in `StoredRecords.nearest`, in a line."""
-    dense = SCORERS["dense"]
-    reflected = f"; reflected on at most {rounds} time{'s' if rounds > 1 else ''}" if rounds else ""
-    return f"overall = {dense.formula}; recalled if {dense.admission(gamma)}; k = {k}{reflected}"
 
 
 def recalled(record: Record, s_sem: float, *, decay: float = 1.0, score: float | None = None) -> Recalled:

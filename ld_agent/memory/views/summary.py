@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ld_agent.config.sections import MemorySection
-from ld_agent.memory.views.base import Query
-from ld_agent.memory.views.stored import StoredView, draft_of, ranking
+from ld_agent.memory.views.stored import NearestView, draft_of
 from ld_agent.steps import Steps
-from ld_agent.types import Recalled, Session
+from ld_agent.types import Session
 
 
-class SummaryView(StoredView):
+class SummaryView(NearestView):
     """One record per session (section 3.1), made in one call; the ``summary.k`` nearest to the query by cosine are
     recalled, if above γ (K = 1 in the paper).
     """
 
     name = "summary"
     bound = "summary.k"
-
-    @classmethod
-    def ranking(cls, settings: MemorySection) -> str:
-        return ranking(settings.summary.k, settings.least_cosine, settings.summary.rounds)
+    rounds = "summary.rounds"
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         context = self.context
@@ -30,7 +25,3 @@ class SummaryView(StoredView):
         for session, summary, vector in zip(sessions, summaries, vectors, strict=True):
             draft = draft_of(session.utterances, summary.text, vector, fallback=summary.fallback)
             self.shelf.digest(session.number, [draft])
-
-    def recall(self, query: Query) -> Steps[list[Recalled]]:
-        settings = self.context.settings
-        return self._nearest(query, settings.summary.k, settings.least_cosine, settings.summary.rounds)

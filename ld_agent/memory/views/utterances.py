@@ -14,7 +14,7 @@ from ld_agent.config.sections import MemorySection
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.scoring import best
 from ld_agent.memory.views.base import Query
-from ld_agent.memory.views.stored import StoredRecords, VerbatimView, ranking, recalled
+from ld_agent.memory.views.stored import StoredRecords, VerbatimView, recalled
 from ld_agent.steps import Steps
 from ld_agent.text import terms_of
 from ld_agent.types import Recalled
@@ -33,14 +33,6 @@ class DenseView(VerbatimView):
     bound = "k"
     piece = 1
 
-    @classmethod
-    def ranking(cls, settings: MemorySection) -> str:
-        return ranking(settings.k, settings.least_cosine)
-
-    def recall(self, query: Query) -> Steps[list[Recalled]]:
-        yield from ()
-        return self._records.nearest(query, self.context.settings.k, self.context.settings.least_cosine)
-
 
 class HistoryView(VerbatimView):
     """Each pair of consecutive utterances with their speakers is a record (ECM, section 3.1); the k nearest to the query
@@ -49,15 +41,8 @@ class HistoryView(VerbatimView):
 
     name = "history"
     bound = "k"
+    rounds = "history.rounds"
     piece = 2
-
-    @classmethod
-    def ranking(cls, settings: MemorySection) -> str:
-        return ranking(settings.k, settings.least_cosine, settings.history.rounds)
-
-    def recall(self, query: Query) -> Steps[list[Recalled]]:
-        settings = self.context.settings
-        return self._nearest(query, settings.k, settings.least_cosine, settings.history.rounds)
 
 
 class Bm25View(VerbatimView):

@@ -56,7 +56,7 @@ def dates_named(text: str, at: datetime, reading: Reading) -> list[Period]:
     periods: list[Period] = []
     for kind, resolve in _NAMED.items():
 
-        def of_a_year(match: _Match, at: datetime, resolve: Resolve = resolve) -> Period:
+        def of_a_year(match: Matched, at: datetime, resolve: Resolve = resolve) -> Period:
             if match.year(at) is None:
                 raise ValueError(match.match.group())
             return resolve(match, at)
@@ -84,7 +84,7 @@ def nearness(named: Sequence[Period], at: NDArray[np.float64]) -> NDArray[np.flo
 
 
 @dataclass(frozen=True, slots=True)
-class _Match:
+class Matched:
     """The groups that a pattern matched, interpreted by the words of its language."""
 
     match: re.Match[str]
@@ -95,6 +95,7 @@ class _Match:
         return " ".join((self.match.groupdict().get(group) or "").casefold().split())
 
     def number(self, group: str, words: Mapping[str, int]) -> int:
+        """A number in digits or Chinese numerals, or one of these words."""
         word = self.word(group)
         return int(word) if word.isdecimal() else words[word] if word in words else chinese_number(word)
 
@@ -105,7 +106,7 @@ class _Match:
         return at.year - self.dates.back[back] if (back := self.word("back")) else None
 
 
-Resolve = Callable[[_Match, datetime], Period]
+Resolve = Callable[[Matched, datetime], Period]
 
 
 def _of_kind(
@@ -116,7 +117,7 @@ def _of_kind(
 
         def taken(match: re.Match[str], dates: Dates = dates) -> str:
             try:
-                periods.append(resolve(_Match(match, dates), at))
+                periods.append(resolve(Matched(match, dates), at))
             except (ValueError, OverflowError, KeyError):
                 return match.group()
             return " " * len(match.group())
@@ -139,35 +140,35 @@ def _today(at: datetime) -> datetime:
     return datetime(at.year, at.month, at.day, tzinfo=UTC)
 
 
-def _date(match: _Match, at: datetime) -> Period:
+def _date(match: Matched, at: datetime) -> Period:
     month, day, year = match.number("month", match.dates.months), match.number("day", {}), match.year(at)
     date = datetime(year or at.year, month, day, tzinfo=UTC)
     return _span(date if year or date <= at else date.replace(year=at.year - 1), 1)
 
 
-def _month(match: _Match, at: datetime) -> Period:
+def _month(match: Matched, at: datetime) -> Period:
     month, year = match.number("month", match.dates.months), match.year(at)
     past = bool(match.word("last"))  # "last May", said in May, is not this one
     return _months(year or at.year - (month > at.month or (past and month == at.month)), month)
 
 
-def _season(match: _Match, at: datetime) -> Period:
+def _season(match: Matched, at: datetime) -> Period:
     first, year = match.dates.seasons[match.word("season")], match.year(at)
     past, running = bool(match.word("last")), first <= at.month < first + 3
     return _months(year or at.year - (first > at.month or (past and running)), first, 3)
 
 
-def _year(match: _Match, at: datetime) -> Period:
+def _year(match: Matched, at: datetime) -> Period:
     return _months(match.year(at) or at.year, 1, 12)
 
 
-def _ago(match: _Match, at: datetime) -> Period:
+def _ago(match: Matched, at: datetime) -> Period:
     days = _DAYS[match.dates.unit_of[match.word("unit")]]
     middle = (at - timedelta(days=days * match.number("number", match.dates.numbers))).timestamp()
     return Period(middle - days * DAY / 2, middle + days * DAY / 2)
 
 
-def _recent(match: _Match, at: datetime) -> Period:
+def _recent(match: Matched, at: datetime) -> Period:
     unit, back = match.dates.unit_of[match.word("unit")], match.dates.back[match.word("back")]
     if unit == "year":
         return _months(at.year - back, 1, 12)
@@ -183,12 +184,12 @@ def _recent(match: _Match, at: datetime) -> Period:
     return _span(monday + timedelta(days=match.dates.weekdays[weekday] - 1), 1) if weekday else _span(monday, 7)
 
 
-def _weekday(match: _Match, at: datetime) -> Period:
+def _weekday(match: Matched, at: datetime) -> Period:
     back = (at.isoweekday() - match.dates.weekdays[match.word("weekday")]) % 7
     return _span(_today(at) - timedelta(days=back or 7), 1)
 
 
-def _day(match: _Match, at: datetime) -> Period:
+def _day(match: Matched, at: datetime) -> Period:
     return _span(_today(at) - timedelta(days=match.dates.back[match.word("back")]), 1)
 
 

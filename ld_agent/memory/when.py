@@ -14,9 +14,9 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache, partial
 
 from ld_agent.languages.dates import Dates, Form, Relative, RelativeKind
-from ld_agent.languages.numbers import chinese_number, numbers
+from ld_agent.languages.numbers import numbers
 from ld_agent.languages.reading import Reading
-from ld_agent.memory.dates import dates_named
+from ld_agent.memory.dates import Matched, dates_named
 from ld_agent.text import LONGEST_READ
 from ld_agent.types import Utterance
 
@@ -46,10 +46,9 @@ def dated(text: str, at: datetime, reading: Reading, lines: Sequence[str] | None
     "On 13 March 2026 we're flying home."
     """
     today = at.date()
-    believed = (
-        None if lines is None else frozenset(t for line in lines for t in _times(line[:LONGEST_READ], today, reading))
-    )
-    return _dated(text[:LONGEST_READ], today, reading, believed) + text[LONGEST_READ:]
+    named = [_replaced(line[:LONGEST_READ], today, reading)[1] for line in lines or ()]
+    believed = None if lines is None else Times().union(*named)
+    return _replaced(text[:LONGEST_READ], today, reading, believed)[0] + text[LONGEST_READ:]
 
 
 def as_dated(passages: Sequence[Sequence[Utterance]], reading: Reading, now: datetime) -> list[tuple[Utterance, ...]]:
@@ -118,93 +117,66 @@ def only_date(text: str, at: datetime, reading: Reading) -> tuple[datetime, date
     return start, end
 
 
-@lru_cache(4096)
-def _dated(text: str, today: date, reading: Reading, believed: Times | None = None) -> str:
-    return _replaced(text, today, reading, believed)[0]
+@lru_cache(8192)
+def _replaced(text: str, today: date, reading: Reading, believed: Times | None = None) -> tuple[str, Times]:
+    """A text with those of its relative times that are not ambiguous as dates, and these times.
 
-
-@lru_cache(4096)
-def _times(text: str, today: date, reading: Reading) -> Times:
-    """The relative times of a text that are not ambiguous."""
-    return _replaced(text, today, reading, None)[1]
-
-
-def _replaced(text: str, today: date, reading: Reading, believed: Times | None) -> tuple[str, Times]:
+    Args:
+        believed: the times that they may be; None: any.
+    """
     times = set[tuple[Form, date]]()
+
+    def as_date(dates: Dates, relative: Relative, kind: RelativeKind, match: re.Match[str]) -> str:
+        said = _Said(match, dates, relative, today)
+        try:
+            resolved = _RESOLVED[kind](said)
+            if resolved is not None and believed is not None:
+                resolved = _believable(*resolved, believed)
+            if resolved is None:
+                return match.group()
+            written = said.written(*resolved)
+        except (ValueError, OverflowError, KeyError):
+            return match.group()
+        times.add(resolved)
+        return written
+
     for dates in reading.dates:
         if dates.relative is None or not dates.relative_hint.search(text):
             continue
         for kind, pattern in dates.relative_patterns:
-            text = pattern.sub(_Replacing(dates, dates.relative, kind, today, believed, times), text)
+            text = pattern.sub(partial(as_date, dates, dates.relative, kind), text)
     return text, frozenset(times)
 
 
-@dataclass(frozen=True, slots=True)
-class _Replacing:
-    """Writes what the patterns of one kind match as a date.
-
-    Attributes:
-        believed: the times that it may be; None: any.
-        times: takes those that were found.
-    """
-
-    dates: Dates
-    relative: Relative
-    kind: RelativeKind
-    today: date
-    believed: Times | None
-    times: set[tuple[Form, date]]
-
-    def __call__(self, match: re.Match[str]) -> str:
-        said = _Said(match, self.dates, self.relative, self.today)
-        try:
-            resolved = _RESOLVED[self.kind](said)
-            if resolved is not None and self.believed is not None:
-                resolved = self._believable(*resolved)
-            if resolved is None:
-                return match.group()
-            written = self._written(said, *resolved)
-        except (ValueError, OverflowError, KeyError):
-            return match.group()
-        self.times.add(resolved)
-        return written
-
-    def _believable(self, form: Form, day: date) -> Resolved:
-        times = self.believed or frozenset()
-        if any(day == other for _, other in times):
-            return form, day
-        return next(iter(times)) if len(times) == 1 else None
-
-    def _written(self, said: _Said, form: Form, day: date) -> str:
-        part = said.word("part")
-        part = self.relative.parts_of_day.get(part, part)
-        before = said.match.groupdict().get("noun")
-        form = "part" if part and form == "day" else form
-        words = {"part": part, "season": said.word("season")}
-        text = (before or "") + self.relative.as_written(form, day, noun=before is not None, **words)
-        return text[:1].upper() + text[1:] if said.match.group()[:1].isupper() else text
+def _believable(form: Form, day: date, believed: Times) -> Resolved:
+    if any(day == other for _, other in believed):
+        return form, day
+    return next(iter(believed)) if len(believed) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What a pattern matched, interpreted by the words of its language."""
+class _Said(Matched):
+    """A relative time as it was said on a day."""
 
-    match: re.Match[str]
-    dates: Dates
     relative: Relative
     today: date
-
-    def word(self, group: str) -> str:
-        """A group as the tables of words have it; "" if it is absent."""
-        return " ".join((self.match.groupdict().get(group) or "").casefold().split())
 
     def has(self, group: str) -> bool:
         return self.match.groupdict().get(group) is not None
 
+    def written(self, form: Form, day: date) -> str:
+        """A time that begins on a day, in place of what was said."""
+        part = self.word("part")
+        part = self.relative.parts_of_day.get(part, part)
+        before = self.match.groupdict().get("noun")
+        form = "part" if part and form == "day" else form
+        words = {"part": part, "season": self.word("season")}
+        text = (before or "") + self.relative.as_written(form, day, noun=before is not None, **words)
+        return text[:1].upper() + text[1:] if self.match.group()[:1].isupper() else text
+
     @property
-    def number(self) -> int:
-        word, counts = self.word("number"), self.relative.counts
-        return int(word) if word.isdecimal() else counts[word] if word in counts else chinese_number(word)
+    def count(self) -> int:
+        return self.number("number", self.relative.counts)
 
     @property
     def turn(self) -> int:
@@ -236,7 +208,7 @@ class _Said:
         words = f"{before} {after}"
         return (
             unclear
-            or self.number == 1
+            or self.count == 1
             or any(re.search(said, words) for said in (self.relative.past, self.relative.duration))
         )
 
@@ -267,7 +239,7 @@ def _day(said: _Said) -> Resolved:
 def _count(said: _Said) -> Resolved:
     if said.has("planned") and said.tense() != 1 and said.is_duration():
         return None
-    number, unit = said.number, said.dates.unit_of[said.word("unit")]
+    number, unit = said.count, said.dates.unit_of[said.word("unit")]
     number = number if said.has("ahead") else -number
     if unit in ("day", "week"):
         days = timedelta(days=number if unit == "day" else 7 * number)

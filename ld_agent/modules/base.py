@@ -113,6 +113,10 @@ class Models:
     def count_tokens(self, module: str, messages: Sequence[Message]) -> int:
         return self.backbone(module).count_tokens(messages)
 
+    def fits(self, module: str, messages: Sequence[Message]) -> bool:
+        """Whether a prompt leaves the window room for the answer."""
+        return self.count_tokens(module, messages) <= self.prompt_budget(module)
+
     def request(
         self,
         module: str,

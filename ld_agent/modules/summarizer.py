@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.backbones.base import Completion, Message, Request
-from ld_agent.config.sections import SummarizerSection
 from ld_agent.languages.reading import Reading
 from ld_agent.modules.base import Models
 from ld_agent.prompts import as_name
@@ -79,9 +78,8 @@ class Summarizer:
         self._encode = encode
         self._agent = agent
         self._dated = dated or (lambda text, at, lines: text)
-        settings = models.settings("summarizer")
-        section = settings if isinstance(settings, SummarizerSection) else SummarizerSection()
-        self._prompt = models.language.prompt("summarizer_paper" if section.prompting == "paper" else "summarizer")
+        by_paper = models.modules.summarizer.prompting == "paper"
+        self._prompt = models.language.prompt("summarizer_paper" if by_paper else "summarizer")
 
     def summarize(self, sessions: Sequence[Session]) -> list[Summary]:
         """Summarise sessions in one batch; see `steps`."""
@@ -93,9 +91,9 @@ class Summarizer:
         Raises:
             BackboneError: the model failed to answer at all.
         """
-        parts = [[] if _noted(session) else self._parts(session) for session in sessions]
+        parts = [[] if noted(session) else self._parts(session) for session in sessions]
         requests = [
-            self._request(self._models.language.named(session.speakers), part, number, len(of_session))
+            self._models.request("summarizer", self._render(session, part, number, len(of_session)))
             for session, of_session in zip(sessions, parts, strict=True)
             for number, part in enumerate(of_session, 1)
         ]
@@ -103,13 +101,13 @@ class Summarizer:
         drafts = [
             self._drafts([next(completions) for _ in of_session], of_session)
             if of_session
-            else [Summary(_noted(session))]
+            else [Summary(noted(session))]
             for of_session, session in zip(parts, sessions, strict=True)
         ]
         while any(len(of_session) > 1 for of_session in drafts):
             drafts = yield from self._merge_round(sessions, drafts)
         return [
-            of_session[0] if _noted(session) else self._finished(of_session[0], session)
+            of_session[0] if noted(session) else self._finished(of_session[0], session)
             for of_session, session in zip(drafts, sessions, strict=True)
         ]
 
@@ -126,21 +124,17 @@ class Summarizer:
 
     def prompt_for(self, session: Session) -> tuple[Message, ...]:
         """Render the prompt of a session that fits the window; training uses the same prompt."""
-        return self._render(self._models.language.named(session.speakers), session.utterances, 1, 1)
+        return self._render(session, session.utterances, 1, 1)
 
-    def _render(self, names: str, part: Sequence[Utterance], number: int, parts: int) -> tuple[Message, ...]:
-        lines = [(u.speaker, u.text) for u in part]
-        return self._prompt.render(people=names, lines=lines, part=number if parts > 1 else 0, parts=parts)
-
-    def _request(self, names: str, part: Sequence[Utterance], number: int, parts: int) -> Request:
-        return self._models.request("summarizer", self._render(names, part, number, parts))
+    def _render(self, session: Session, part: Sequence[Utterance], number: int, parts: int) -> tuple[Message, ...]:
+        people, lines = self._models.language.named(session.speakers), [(u.speaker, u.text) for u in part]
+        return self._prompt.render(people=people, lines=lines, part=number if parts > 1 else 0, parts=parts)
 
     def _parts(self, session: Session) -> list[list[Utterance]]:
         """Split a session into the fewest runs of utterances whose prompts fit the window."""
-        names = self._models.language.named(session.speakers)
 
         def fits(part: Sequence[Utterance]) -> bool:
-            return self._fits(self._render(names, part, 99, 99))
+            return self._models.fits("summarizer", self._render(session, part, 99, 99))
 
         whole = list(session.utterances)
         if fits(whole):
@@ -149,39 +143,32 @@ class Summarizer:
 
     def _merge_round(self, sessions: Sequence[Session], drafts: list[list[Summary]]) -> Steps[list[list[Summary]]]:
         """Merge each session's drafts in groups that fit the window; a single draft is unchanged."""
-        plans = [
-            self._plan(self._models.language.named(session.speakers), group)
-            for session, group in zip(sessions, drafts, strict=True)
-        ]
+        plans = [self._plan(session, group) for session, group in zip(sessions, drafts, strict=True)]
         completions = iter((yield [request for plan in plans for _, request in plan if request is not None]))
         return [
             [self._merged(group, next(completions) if request is not None else None) for group, request in plan]
             for plan in plans
         ]
 
-    def _plan(self, names: str, drafts: list[Summary]) -> list[tuple[list[Summary], Request | None]]:
+    def _plan(self, session: Session, drafts: list[Summary]) -> list[tuple[list[Summary], Request | None]]:
         """Group drafts, each group with the request that merges it; None: one draft, or two that do not fit together."""
 
         def messages(group: Sequence[Summary]) -> tuple[Message, ...]:
-            return self._models.language.prompt("summarizer_merge").render(
-                people=names, summaries=[s.text for s in group]
-            )
+            people, summaries = self._models.language.named(session.speakers), [s.text for s in group]
+            return self._models.language.prompt("summarizer_merge").render(people=people, summaries=summaries)
 
         def fits(group: Sequence[Summary]) -> bool:
-            return self._fits(messages(group))
+            return self._models.fits("summarizer", messages(group))
 
         return [
             (group, self._models.request("summarizer", messages(group)) if len(group) > 1 and fits(group) else None)
             for group in pack(drafts, fits, fewest=2)
         ]
 
-    def _fits(self, messages: tuple[Message, ...]) -> bool:
-        return self._models.count_tokens("summarizer", messages) <= self._models.prompt_budget("summarizer")
-
     def _drafts(self, answers: Sequence[Completion], parts: Sequence[Sequence[Utterance]]) -> list[Summary]:
         """The summaries of a session's parts; if no answer is usable, one extracted from all of them."""
         reading = self._models.language.reading
-        texts = [_said(answer, reading) for answer in answers]
+        texts = [cleaned_answer(answer, reading) for answer in answers]
         usable = [is_summary(text, part, reading) for text, part in zip(texts, parts, strict=True)]
         if not any(usable):
             return [Summary(self._extracted([u for part in parts for u in part]), fallback=True)]
@@ -195,7 +182,7 @@ class Summarizer:
         if len(group) == 1:
             return group[0]
         joined, reading = " ".join(s.text for s in group), self._models.language.reading
-        if answer is not None and _plausible(text := _said(answer, reading), joined, reading):
+        if answer is not None and _plausible(text := cleaned_answer(answer, reading), joined, reading):
             return Summary(text, fallback=any(s.fallback for s in group))
         if len(joined) > LONGEST_JOINED:
             joined = " ".join(bounded(s.text, max(LONGEST_JOINED // len(group) - 1, 2)) for s in group)
@@ -219,17 +206,17 @@ class Summarizer:
         )
 
 
-def is_noted(session: Session) -> bool:
-    """Whether the summary of a session is its own words, because a tool only noted them."""
-    return bool(_noted(session))
-
-
-def _noted(session: Session) -> str:
+def noted(session: Session) -> str:
     """The words of a session in which a tool only noted what is to be remembered; "": it needs a summary."""
     if any(u.channel != "tool" for u in session.utterances):
         return ""
     text = " ".join(f"{as_name(u.speaker)}: {' '.join(u.text.split())}" for u in session.utterances)
     return text if len(text) <= LONGEST_SUMMARY else ""
+
+
+def cleaned_answer(answer: Completion, reading: Reading) -> str:
+    """An answer, `cleaned`, without the sentence in which its limit cut it off."""
+    return cleaned(answer.text if answer.finish == "stop" else whole_sentences(answer.text), reading)
 
 
 def cleaned(answer: str, reading: Reading) -> str:
@@ -322,10 +309,6 @@ def _pieces(utterance: Utterance, fits: Callable[[Sequence[Utterance]], bool]) -
     if len(utterance.text) <= SHORTEST_PIECE or fits([utterance]):
         return [utterance]
     return [piece for half in halves(utterance.text) for piece in _pieces(replace(utterance, text=half), fits)]
-
-
-def _said(answer: Completion, reading: Reading) -> str:
-    return cleaned(answer.text if answer.finish == "stop" else whole_sentences(answer.text), reading)
 
 
 def _shortened(text: str) -> str:

@@ -163,8 +163,7 @@ class ConditionalView(NearestView):
         models = self.context.models
         position = next((n for n, u in enumerate(said) if u.id == utterance.id), 0)
         before = list(said[:position])
-        budget = models.prompt_budget("memory")
-        while before and models.count_tokens("memory", self._messages(before, utterance, decide)) > budget:
+        while before and not models.fits("memory", self._messages(before, utterance, decide)):
             before = before[(len(before) + 1) // 2 :]
         messages = self._messages(before, utterance, decide)
         constant = len(messages) - 1 if self._direct else 0  # within one conversation: the examples bear its names

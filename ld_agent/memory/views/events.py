@@ -13,7 +13,7 @@ from ld_agent.memory.scoring import scorer
 from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.stored import draft_of
 from ld_agent.memory.when import dated
-from ld_agent.modules.summarizer import Summary, is_noted
+from ld_agent.modules.summarizer import Summary, noted
 from ld_agent.steps import Steps
 from ld_agent.storage.rows import Draft
 from ld_agent.text import LONGEST_READ
@@ -48,7 +48,7 @@ class EventView(View):
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         """Store what was true of each session: its summary, or people's own words where that says more than they did."""
         check, summarizer = self.context.check, self.context.summarizer
-        quoted = [s.number for s in sessions if check is not None and check.quotes and not is_noted(s)]
+        quoted = [s.number for s in sessions if check is not None and check.quotes and not noted(s)]
         written = yield from summarizer.steps([session for session in sessions if session.number not in quoted])
         summaries = iter(written)
         drafts = [Summary("") if session.number in quoted else next(summaries) for session in sessions]
@@ -56,7 +56,7 @@ class EventView(View):
 
     def _true(self, summary: Summary, session: Session) -> Summary:
         context = self.context
-        if context.check is None or is_noted(session):
+        if context.check is None or noted(session):
             return summary
         lines = [(u.speaker, dated(u.text, u.local_at, context.reading)) for u in session.utterances]
         kept = true_event(

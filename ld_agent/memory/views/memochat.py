@@ -124,16 +124,12 @@ class MemoChatView(StoredView):
             options = sorted(nearest[:count])
             notes = [record.text.partition("\n")[0] for record in self._records.fetch(options)]
             messages = self.context.models.language.prompt("memochat_topics").render(text=query.text, notes=notes)
-            if count == 1 or self._in_window(messages):
+            if count == 1 or self.context.models.fits("memory", messages):
                 return options, messages
             count = max(count // 2, 1)
 
     def _fits(self, run: Sequence[Utterance]) -> bool:
-        return self._in_window(memo_prompt(self.context.models.language, run))
-
-    def _in_window(self, messages: tuple[Message, ...]) -> bool:
-        models = self.context.models
-        return models.count_tokens("memory", messages) <= models.prompt_budget("memory")
+        return self.context.models.fits("memory", memo_prompt(self.context.models.language, run))
 
     def _request(self, messages: tuple[Message, ...], most: int | None = None) -> Request:
         return self.context.models.request("memory", messages, most=most)

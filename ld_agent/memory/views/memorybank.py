@@ -24,11 +24,11 @@ from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.checks import checked, dropped_in
 from ld_agent.memory.views.stored import StoredView, recalled
 from ld_agent.modules.base import retried
-from ld_agent.modules.summarizer import Summary, cleaned
+from ld_agent.modules.summarizer import Summary, cleaned_answer
 from ld_agent.steps import Steps, side_by_side
 from ld_agent.storage.recollection import recalls_before
 from ld_agent.storage.rows import Draft
-from ld_agent.text import SENTENCE_END, stems_of, whole_sentences, words_of
+from ld_agent.text import SENTENCE_END, stems_of, words_of
 from ld_agent.types import Recalled, Record, Session
 
 SESSION, DAY, WHOLE, PORTRAIT = "session", "day", "whole", "portrait"
@@ -234,8 +234,7 @@ class MemoryBankView(StoredView):
     ) -> tuple[Message, ...]:
         """The messages of the newest items that fit the window, at least one."""
         models, start = self.context.models, 0
-        budget = models.prompt_budget("memory")
-        while len(items) - start > 1 and models.count_tokens("memory", messages(items[start:])) > budget:
+        while len(items) - start > 1 and not models.fits("memory", messages(items[start:])):
             start += max((len(items) - start) // 4, 1)
         return messages(items[start:])
 
@@ -307,7 +306,7 @@ def usable_text(answer: Completion, source: str, reading: Reading, speakers: Seq
     Args:
         speakers: of the dialogue that the prompt shows.
     """
-    text = cleaned(answer.text if answer.finish == "stop" else whole_sentences(answer.text), reading)
+    text = cleaned_answer(answer, reading)
     if PROMPT_PART.search(text) or any(f"{speaker}:" in text for speaker in speakers):
         return ""
     about_it = stems_of(text, reading) & stems_of(source, reading)

@@ -152,8 +152,7 @@ class RecursiveView(VersionsView):
         return capped(facts, self._settings.sentences), ""
 
     def _request(self, session: Session, part: Sequence[Utterance], known: Facts, tried: int) -> Request:
-        request = self.context.models.request("memory", self._messages(session, part, known), constant_messages=0)
-        return retried(request, tried)
+        return retried(self.context.models.request("memory", self._messages(session, part, known)), tried)
 
     def _messages(self, session: Session, part: Sequence[Utterance], known: Facts) -> tuple[Message, ...]:
         return self.context.models.language.prompt("recursive_rewrite").render(
@@ -165,11 +164,9 @@ class RecursiveView(VersionsView):
 
     def _pieces(self, session: Session, known: Facts) -> list[list[Utterance]]:
         """The fewest runs of a session's utterances whose prompts fit the window."""
-        models = self.context.models
-        budget = models.prompt_budget("memory")
 
         def fits(part: Sequence[Utterance]) -> bool:
-            return models.count_tokens("memory", self._messages(session, part, known)) <= budget
+            return self.context.models.fits("memory", self._messages(session, part, known))
 
         whole = list(session.utterances)
         if fits(whole) or not fits([]):  # if not even the instructions fit, pieces do not help

@@ -36,8 +36,13 @@ COMING = re.compile(
 def decision(answer: str) -> bool | None:
     """Parse whether the utterance is worth remembering; None: the answer does not say."""
     decisions = list(DECISION.finditer(answer))
-    verdict = re.match(r"\A\W*+(yes|no)\b", answer[decisions[-1].end() :], re.IGNORECASE) if decisions else None
-    return None if verdict is None else verdict.group(1).casefold() == "yes"
+    return yes_or_no(answer[decisions[-1].end() :]) if decisions else None
+
+
+def yes_or_no(text: str) -> bool | None:
+    """Parse the leading yes or no of a text; None: neither."""
+    match = re.match(r"\A\W*+(yes|no)\b", text, re.IGNORECASE)
+    return None if match is None else match.group(1).casefold() == "yes"
 
 
 def reply_text(

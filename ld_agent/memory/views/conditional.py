@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import takewhile
 
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.checks.statements import only_asks, questions, speaks_of_self, stated
@@ -23,6 +24,7 @@ from ld_agent.memory.views.memory_text import supported
 from ld_agent.memory.views.stored import NearestView, draft_of
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.json_form import FLAG, TEXT, Parts, as_examples, form_of
+from ld_agent.modules.replies import yes_or_no
 from ld_agent.steps import Steps
 from ld_agent.storage.rows import Draft
 from ld_agent.types import Recalled, Session, Utterance
@@ -85,11 +87,8 @@ class ConditionalView(NearestView):
         self.decides = self._settings.selection and self._settings.decision == "with_reply"
         modules = context.models.modules
         self._direct = modules.memory.prompting == "direct"
-        parts = {
-            "note": self._settings.knowledge,
-            "related": self._settings.context,
-            "situation": self._settings.context,
-        }
+        knowledge, context_asked = self._settings.knowledge, self._settings.context
+        parts = {"note": knowledge, "related": context_asked, "situation": context_asked}
         self._texts = {name: TEXT for name, asked in parts.items() if asked}
         self._extractor = Extractor(context.models, modules.extractor.prompting, modules.extractor.grounded)
 
@@ -161,8 +160,7 @@ class ConditionalView(NearestView):
 
     def _request(self, said: Sequence[Utterance], utterance: Utterance, decide: bool) -> Request:
         models = self.context.models
-        position = next((n for n, u in enumerate(said) if u.id == utterance.id), 0)
-        before = list(said[:position])
+        before = _before(said, utterance)
         while before and not models.fits("memory", self._messages(before, utterance, decide)):
             before = before[(len(before) + 1) // 2 :]
         messages = self._messages(before, utterance, decide)
@@ -209,9 +207,11 @@ class ConditionalView(NearestView):
             if self._settings.selection and self._settings.knowledge and "note" in parts and not written:
                 return None
             reading, names = self.context.reading, [utterance.speaker, self.context.agent]
-            situation = situation if supported_situation(situation, _until(session, utterance), reading) else ""
-            said = stated([(utterance.speaker, utterance.text)], reading)
-            lines = [*_asked(session, utterance), *said]
+            until = [(u.speaker, u.text) for u in (*_before(session, utterance), utterance)]
+            situation = situation if supported_situation(situation, until, reading) else ""
+            said = stated(until[-1:], reading)
+            asked = [(who, questions(text)) for who, text in until[-2:-1] if questions(text)]
+            lines = [*asked, *said]
             note = supported_note(written, lines, names, reading, self.context.check)
             if decide and written and not note and not any(speaks_of_self(text, reading) for _, text in said):
                 return None
@@ -251,12 +251,6 @@ def labelled(answer: str) -> dict[str, str]:
     return parts
 
 
-def yes_or_no(text: str) -> bool | None:
-    """Parse the leading yes or no of a text; None: neither."""
-    match = re.match(r"\A\W*+(yes|no)\b", text, re.IGNORECASE)
-    return None if match is None else match.group(1).casefold() == "yes"
-
-
 def _part(parts: Mapping[str, str], name: str) -> str:
     """One part as plain text, without the brackets of the form and the bullets of a list."""
     plain = _BULLET.sub("", _BRACKET.sub("", parts.get(name, "")))
@@ -266,17 +260,9 @@ def _part(parts: Mapping[str, str], name: str) -> str:
     return "" if _EMPTY.fullmatch(text) else text
 
 
-def _asked(said: Sequence[Utterance], utterance: Utterance) -> list[tuple[str, str]]:
-    """The questions right before an utterance, with who asks them."""
-    position = next((n for n, u in enumerate(said) if u.id == utterance.id), 0)
-    asked = questions(said[position - 1].text) if position else ""
-    return [(said[position - 1].speaker, asked)] if asked else []
-
-
-def _until(said: Sequence[Utterance], utterance: Utterance) -> list[tuple[str, str]]:
-    """The lines of a session up to an utterance."""
-    until = next((n for n, u in enumerate(said, 1) if u.id == utterance.id), len(said))
-    return [(u.speaker, u.text) for u in said[:until]] or [(utterance.speaker, utterance.text)]
+def _before(said: Sequence[Utterance], utterance: Utterance) -> list[Utterance]:
+    """The lines of a session before one of them."""
+    return list(takewhile(lambda one: one.id != utterance.id, said))
 
 
 def _draft(utterance: Utterance, kept: Noted, vector: Vectors) -> Draft:

@@ -148,13 +148,11 @@ class RecordIndex:
             part = list(batch[start : start + ENCODED_AT_ONCE])
             rows += with_vectors(part, self._shelf, self._encoder) if self._encoded else part
             if self._looks_at_passages:
-                self._make_passages([row.key for row in part if row.key not in passages], passages)
+                bare = [row.key for row in part if row.key not in passages]
+                passages |= make_passages(self._shelf, bare, self._encoder, self._reading)
             if total > ENCODED_AT_ONCE:
                 self._progress("reading memories", before + len(rows), total)
         return rows
-
-    def _make_passages(self, keys: Sequence[int], passages: dict[int, Passages]) -> None:
-        passages |= make_passages(self._shelf, keys, self._encoder, self._reading)
 
     def _vectors(self, keys: Sequence[int]) -> Mapping[int, PackedVectors]:
         stored = self._shelf.passage_vectors(keys)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 Arrays = dict[str, NDArray[Any]]
 """Arrays by name."""
-TYPES = {"B": np.uint8, "H": np.uint16, "I": np.uint32, "f": np.float32}
 
 
 def as_array(texts: Iterable[str]) -> NDArray[np.uint8]:
@@ -32,10 +31,10 @@ def packed(lists: Mapping[str, array[int]], name: str, kind: str = "I") -> Array
     """Lists of numbers by word as three arrays.
 
     Args:
-        kind: type code of the lists.
+        kind: type code of the lists, the same for `array` and numpy.
     """
     ends = np.cumsum([0, *map(len, lists.values())], dtype=np.int64)
-    numbers = np.frombuffer(b"".join(values.tobytes() for values in lists.values()), TYPES[kind])
+    numbers = np.frombuffer(b"".join(values.tobytes() for values in lists.values()), kind)
     return {f"{name}.words": as_array(lists), f"{name}.ends": ends, f"{name}.numbers": numbers}
 
 

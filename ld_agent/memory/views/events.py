@@ -11,6 +11,7 @@ from ld_agent.memory.index.long_term import Search
 from ld_agent.memory.index.records import RecordIndex, make_passages
 from ld_agent.memory.scoring import scorer
 from ld_agent.memory.views.base import Query, View, ViewContext
+from ld_agent.memory.views.checks import dropped_in
 from ld_agent.memory.views.stored import draft_of
 from ld_agent.memory.when import dated
 from ld_agent.modules.summarizer import Summary, noted
@@ -35,7 +36,6 @@ class EventView(View):
 
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)
-        self._gamma = context.settings.least_cosine
         self._needs_passages = scorer(context.settings.scorer).needs_passages
 
     @classmethod
@@ -83,7 +83,7 @@ class EventView(View):
                     vector,
                     topics=topic_set,
                     fallback=summary.fallback,
-                    details={"dropped": summary.dropped} if summary.dropped else {},
+                    details=dropped_in(summary.dropped),
                 )
             )
         stored = [record for number, drafts in events.items() for record in self.shelf.digest(number, drafts)]
@@ -93,15 +93,15 @@ class EventView(View):
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()
-        context, settings = self.context, self.context.settings
+        context, settings, passages = self.context, self.context.settings, self._needs_passages
+        made_from = (self.shelf, context.encoder, context.reading)
+        index = context.indexes.get(
+            context.key,
+            f"{self.name} with passages" if passages else self.name,
+            lambda: RecordIndex(*made_from, passages=passages, progress=context.progress),
+        )
         asked, rules = (query.text, query.vector, query.at), (query.topics, settings.tau, settings.scorer)
-        kind = f"{self.name} with passages" if self._needs_passages else self.name
-        index = context.indexes.get(context.key, kind, self._made)
-        return index.search(Search(*asked, settings.k, self._gamma, *rules, query.goes_on))
-
-    def _made(self) -> RecordIndex:
-        made_from = (self.shelf, self.context.encoder, self.context.reading)
-        return RecordIndex(*made_from, passages=self._needs_passages, progress=self.context.progress)
+        return index.search(Search(*asked, settings.k, settings.least_cosine, *rules, query.goes_on))
 
 
 def _spread(utterances: Sequence[Utterance]) -> Sequence[Utterance]:

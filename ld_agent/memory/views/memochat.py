@@ -13,7 +13,7 @@ from itertools import islice
 
 import numpy as np
 
-from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.backbones.base import Completion, Message
 from ld_agent.errors import BackboneError
 from ld_agent.languages import Language
 from ld_agent.languages.reading import Reading
@@ -72,7 +72,7 @@ class MemoChatView(StoredView):
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         context = self.context
         runs = [(session, run) for session in sessions for run in pack(session.utterances, self._fits)]
-        requests = [self._request(memo_prompt(context.models.language, run)) for _, run in runs]
+        requests = [context.models.request("memory", memo_prompt(context.models.language, run)) for _, run in runs]
         answers = yield requests
         memos = [self._memos(answer, run) for answer, (_, run) in zip(answers, runs, strict=True)]
         again = [n for n, of_run in enumerate(memos) if of_run[0].fallback]
@@ -106,7 +106,7 @@ class MemoChatView(StoredView):
             return []
         options, messages = self._options(query, nearest)
         try:
-            [answer] = yield [self._request(messages, TOKENS_OF_A_PICK)]
+            [answer] = yield [self.context.models.request("memory", messages, most=TOKENS_OF_A_PICK)]
             picked = picked_numbers(answer.text, len(options))
         except BackboneError:  # the reply may still succeed with the nearest memos
             picked = None
@@ -130,9 +130,6 @@ class MemoChatView(StoredView):
 
     def _fits(self, run: Sequence[Utterance]) -> bool:
         return self.context.models.fits("memory", memo_prompt(self.context.models.language, run))
-
-    def _request(self, messages: tuple[Message, ...], most: int | None = None) -> Request:
-        return self.context.models.request("memory", messages, most=most)
 
 
 def memos_of(answer: Completion, run: Sequence[Utterance], reading: Reading) -> list[Memo]:

@@ -100,7 +100,7 @@ class MemoryBankView(StoredView):
         drafts: dict[int, list[Note]] = {}
         last_of_day: dict[str, int] = {}
         for session, summary, changed in zip(sessions, summaries, portraits, strict=True):
-            day = date_of(session.utterances[-1].at)
+            day = session.utterances[-1].at.date().isoformat()  # in UTC
             note = self._of_session(session, day, summary)
             bank.take(SESSION, day, note.text, note.sources)
             drafts[session.number] = [note, *changed]
@@ -181,7 +181,7 @@ class MemoryBankView(StoredView):
                 person=person, known=known, lines=lines
             )
 
-        return self._request(self._fitted([(u.speaker, u.text) for u in session.utterances], messages))
+        return self._fitted(_lines(session), messages)
 
     def _daily(self, days: Sequence[str], bank: Bank) -> Steps[list[Note]]:
         """The summaries of days with several sessions."""
@@ -210,7 +210,7 @@ class MemoryBankView(StoredView):
             missing = [(EARLIER, before)] if before and len(shown) < len(notes) else []
             return self.context.models.language.prompt("memorybank_summary").render(notes=[*missing, *shown])
 
-        return self._request(self._fitted(notes, messages))
+        return self._fitted(notes, messages)
 
     def _summarized(
         self, kind: str, of: str, notes: Sequence[tuple[str, str]], answer: Completion, sources: tuple[str, ...]
@@ -231,15 +231,12 @@ class MemoryBankView(StoredView):
 
     def _fitted(
         self, items: Sequence[tuple[str, str]], messages: Callable[[Sequence[tuple[str, str]]], tuple[Message, ...]]
-    ) -> tuple[Message, ...]:
-        """The messages of the newest items that fit the window, at least one."""
+    ) -> Request:
+        """The request with the newest items that fit the window, at least one."""
         models, start = self.context.models, 0
         while len(items) - start > 1 and not models.fits("memory", messages(items[start:])):
             start += max((len(items) - start) // 4, 1)
-        return messages(items[start:])
-
-    def _request(self, messages: tuple[Message, ...]) -> Request:
-        return self.context.models.request("memory", messages)
+        return models.request("memory", messages(items[start:]))
 
     # ---- recalling
 
@@ -326,11 +323,6 @@ def _line_about(name: str, answer: str) -> str:
 
 def _lines(session: Session) -> Lines:
     return [(u.speaker, u.text) for u in session.utterances]
-
-
-def date_of(at: datetime) -> str:
-    """The UTC day of a time: "2024-05-01"."""
-    return at.date().isoformat()
 
 
 def _stored(session: Session, note: Note, vector: Vectors, portraits: Sequence[int]) -> Draft:

@@ -10,11 +10,10 @@ from ld_agent.errors import ConfigError
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.conditional import ConditionalView
 from ld_agent.memory.views.events import EventView
-from ld_agent.memory.views.full import FullView
+from ld_agent.memory.views.full import FullView, NoneView
 from ld_agent.memory.views.golden import GoldenView
 from ld_agent.memory.views.memochat import MemoChatView
 from ld_agent.memory.views.memorybank import MemoryBankView
-from ld_agent.memory.views.none import NoneView
 from ld_agent.memory.views.recursive import RecursiveView
 from ld_agent.memory.views.summary import SummaryView
 from ld_agent.memory.views.utterances import Bm25View, DenseView, HistoryView

@@ -1,4 +1,4 @@
-"""The whole history in the prompt, as far as it fits: the long-context baseline. Asks no model."""
+"""The baselines without a search: the whole history in the prompt, as far as it fits, and none of it. Ask no model."""
 
 from __future__ import annotations
 
@@ -7,15 +7,36 @@ from collections.abc import Iterator, Sequence
 from ld_agent.backbones.base import Message
 from ld_agent.config.sections import MemorySection
 from ld_agent.memory.scoring import best
-from ld_agent.memory.views.base import Query
+from ld_agent.memory.views.base import Query, View
 from ld_agent.memory.views.stored import VerbatimView, dialogue, recalled
 from ld_agent.prompts import as_line
 from ld_agent.steps import Steps
-from ld_agent.types import Recalled, Record
+from ld_agent.types import Recalled, Record, Session
 
 INSTRUCTIONS = 0.25  # share of the window reserved for instructions and traits
 PAGE = 16  # records read at once
 LABEL = 12  # overhead of a record in the prompt: its age and its view
+
+
+class NoneView(View):
+    """Keeps no records and recalls nothing, so that a reply knows only the running session."""
+
+    name = "none"
+    asks_model = False
+    alone = "recalls nothing"
+
+    @classmethod
+    def ranking(cls, settings: MemorySection) -> str:
+        return "no long-term memory"
+
+    def digest(self, sessions: Sequence[Session]) -> Steps[None]:
+        yield from ()
+        for session in sessions:
+            self.shelf.digest(session.number, [])
+
+    def recall(self, query: Query) -> Steps[list[Recalled]]:
+        yield from ()
+        return []
 
 
 class FullView(VerbatimView):

@@ -199,7 +199,7 @@ class Dates(BaseModel):
     @cached_property
     def compiled(self) -> Mapping[Kind, tuple[re.Pattern[str], ...]]:
         """The patterns of each kind, in order."""
-        of = {kind: [pattern for of_kind, pattern in self.patterns if of_kind == kind] for kind in KINDS}
+        of = {kind: [pattern for of_kind, pattern in self.patterns if of_kind == kind] for kind in GROUPS}
         return {
             kind: tuple(re.compile(self._expanded(p), re.IGNORECASE) for p in patterns) for kind, patterns in of.items()
         }
@@ -249,9 +249,6 @@ class Dates(BaseModel):
             return _alternatives(words[name])
 
         return _PLACEHOLDER.sub(piece, pattern)
-
-
-KINDS: Sequence[Kind] = get_args(Kind)
 
 
 def _alternatives(words: Iterable[str]) -> str:

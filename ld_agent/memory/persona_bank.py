@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,21 +60,14 @@ class PersonaBank:
     ) -> None:
         self._progress, self._reading = progress, reading
         self._store, self._key, self._encoder, self._settings = store, key, encoder, settings
-        self._most_of_agent, self._most = settings.most(of_agent=True), settings.most(of_agent=False)
         self._shelf = store.personas(key)
-        self._loaded: dict[str, SpeakerTraits] | None = None
 
     def drop_mirror(self) -> None:
         """Reload the bank on next use, after another process or an interrupted write changed the store."""
-        self._loaded = None
+        self.__dict__.pop("_banks", None)
 
-    @property
+    @cached_property
     def _banks(self) -> dict[str, SpeakerTraits]:
-        if self._loaded is None:
-            self._loaded = self._read()
-        return self._loaded
-
-    def _read(self) -> dict[str, SpeakerTraits]:
         stored = self._shelf.traits()
         fresh = self._encoded([trait for trait, vector in stored if vector is None])
         banks: dict[str, SpeakerTraits] = {}
@@ -245,11 +239,11 @@ class PersonaBank:
             learned; speakers without traits are absent.
         """
         chosen: dict[str, tuple[str, ...]] = {}
-        now, recency = microseconds(at), self._settings.recency
+        now, settings = microseconds(at), self._settings
         known = now if since is None else microseconds(since)
         for speaker in dict.fromkeys(speakers):
-            bank, cap = self._banks.get(speaker), self._most_of_agent if speaker == agent else self._most
-            best = bank.best(query, now, known, cap, recency, RECENCY_SECONDS) if bank and cap else []
+            bank, cap = self._banks.get(speaker), settings.most(of_agent=speaker == agent)
+            best = bank.best(query, now, known, cap, settings.recency) if bank and cap else []
             if best:
                 chosen[speaker] = tuple([trait.text for trait in best])
         return chosen
@@ -309,7 +303,10 @@ class SpeakerTraits:
         """Append a trait."""
         n = len(self.traits)
         if n == len(self._vectors):
-            self._reserve(int(n * GROWTH) + 16)
+            more = int(n * GROWTH) + 16 - n
+            self._vectors = np.pad(self._vectors, ((0, more), (0, 0)))
+            self._times = np.pad(self._times, ((0, 0), (0, more)))
+            self._flags = np.pad(self._flags, ((0, 0), (0, more)))
         self._vectors[n] = vector
         self._by_text.setdefault(trait.text, []).append(n)
         self.traits.append(trait)
@@ -321,13 +318,6 @@ class SpeakerTraits:
         self.traits[row] = trait
         self._times[:, row] = microseconds(trait.at), microseconds(trait.last_at), until
         self._flags[:, row] = trait.active, trait.pinned
-
-    def _reserve(self, capacity: int) -> None:
-        n = len(self.traits)
-        vectors, times = np.empty((capacity, self._vectors.shape[1]), np.float32), np.empty((3, capacity), np.int64)
-        flags = np.zeros((2, capacity), np.bool_)
-        vectors[:n], times[:, :n], flags[:, :n] = self._vectors[:n], self._times[:, :n], self._flags[:, :n]
-        self._vectors, self._times, self._flags = vectors, times, flags
 
     def cosines(self, vector: Vectors) -> Vectors:
         """(n,) cosine of each trait, past ones included, with a unit vector; equal vectors get equal numbers."""
@@ -347,19 +337,18 @@ class SpeakerTraits:
         for row in np.flatnonzero(holding & wanted).tolist():
             yield row, self.traits[row], float(cosines[row])
 
-    def best(self, query: Vectors, at: int, known: int, most: int, recency: float, scale: float) -> list[Trait]:
+    def best(self, query: Vectors, at: int, known: int, most: int, recency: float) -> list[Trait]:
         """The traits known at one time, not over at another, that are most relevant to a query, in the order they were learned.
 
-        Pinned traits come first; worth is (1 - recency) · cosine + recency · e^(-age / scale).
+        Pinned traits come first; worth is (1 - recency) · cosine + recency · e^(-age / `RECENCY_SECONDS`).
 
         Args:
             query: (dimension,) unit vector.
             at, known: when they are not over, and when they were known; microseconds since the epoch.
-            scale: seconds.
         """
         n = len(self.traits)
         known_from, last_said, holds_until = self._times[:, :n]
-        recent = recency * np.exp(np.maximum(known - last_said, 0) / (-1e6 * scale))
+        recent = recency * np.exp(np.maximum(known - last_said, 0) / (-1e6 * RECENCY_SECONDS))
         recent[self._flags[1, :n]] = np.inf
         worth = (1 - recency) * self.cosines(query).astype(np.float64) + recent
         rows = np.flatnonzero((known_from <= known) & (holds_until > at))

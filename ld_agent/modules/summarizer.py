@@ -32,12 +32,8 @@ FEWEST_WORDS = 3
 LONGEST_SUMMARY, LONGEST_JOINED = 2_000, 10_000  # characters; of a substitute for failed merges
 LONGEST_ANSWER = 10_000  # characters
 SHORTEST_PIECE = 64  # characters
-EXTRACTED, EXTRACT_WORDS, EXTRACT_CHARACTERS = (
-    2,
-    40,
-    300,
-)  # utterances in an extracted summary, and what each has at most
-
+EXTRACTED = 2  # utterances in an extracted summary
+EXTRACT_WORDS, EXTRACT_CHARACTERS = 40, 300  # of each at most
 MOST_CANDIDATES, FEWEST_CANDIDATES = 600, 20
 """Maximum number of a session's utterances encoded for extracted summaries, and the minimum for each of its parts."""
 

@@ -28,18 +28,13 @@ from ld_agent.text import stems
 
 GROWTH = 1.125
 TOPIC_BYTES = 150  # of a list and its entry, besides the word and the rows
-FEW = 32
-CANDIDATES = 8
+FEW, CANDIDATES = 32, 8
+"""Few records are all candidates, whose passages are compared; of more, these."""
 COMMON = 0.5
 """Share of records above which a word is skipped: it distinguishes little and costs most."""
 KEPT_VECTORS = 1024
 """Number of records whose passage vectors are cached, about 11 kB each for a session of 22 turns."""
 Fetch = Callable[[Sequence[int]], Mapping[int, PackedVectors]]
-
-
-def most_candidates(n: int, k: int) -> int:
-    """Number of candidates, out of n records, whose passages are compared to find the k best."""
-    return max(CANDIDATES if n > FEW else FEW, 2 * k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +301,7 @@ class LongTermIndex:
         λ is not used for the choice, because its weight decides only between ties.
         """
         n, at, now = len(self), self.columns.at, search.at.timestamp()
-        most = most_candidates(n, search.k)
+        most = max(CANDIDATES if n > FEW else FEW, 2 * search.k)
         asked = question(search.text, datetime.fromtimestamp(now, UTC), self._speakers, self._reading)
         held = dict[str, NDArray[np.floating]]()
         if len(self._lexicon) == n:  # otherwise there are records without passages, whose words are unknown

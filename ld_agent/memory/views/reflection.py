@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ld_agent.errors import BackboneError
@@ -22,22 +22,16 @@ LONGEST_KEYWORD = 60  # characters; anything longer is a sentence
 
 
 @dataclass(frozen=True, slots=True)
-class Reflected:
-    """The results after reflection, best first, and one entry per round, as plain values."""
-
-    recalled: list[Recalled]
-    rounds: tuple[dict[str, Any], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Judgement:
     """A model's answer. ``chosen``: positions from 0; None: it did not say that the candidates are enough."""
 
     chosen: tuple[int, ...] | None = None
-    keywords: tuple[str, ...] = field(default=())
+    keywords: tuple[str, ...] = ()
 
 
-def reflect(models: Models, text: str, search: Callable[[str], list[Recalled]], rounds: int) -> Steps[Reflected]:
+def reflect(
+    models: Models, text: str, search: Callable[[str], list[Recalled]], rounds: int
+) -> Steps[tuple[list[Recalled], list[dict[str, Any]]]]:
     """Search, and reflect on the results at most ``rounds`` times.
 
     Empty results, an unreadable answer or a failing model end the reflection with the current candidates. After the
@@ -46,6 +40,9 @@ def reflect(models: Models, text: str, search: Callable[[str], list[Recalled]], 
     Args:
         text: the query.
         search: from a query's text to the candidates, best first.
+
+    Returns:
+        the results after reflection, best first, and one entry per round, as plain values.
     """
     candidates = search(text)
     entries: list[dict[str, Any]] = []
@@ -65,7 +62,7 @@ def reflect(models: Models, text: str, search: Callable[[str], list[Recalled]], 
         if judged.chosen is not None:
             chosen = [candidates[n] for n in judged.chosen]
             entries.append(_entry(candidates, "enough", selected=[c.record.id for c in chosen]))
-            return Reflected(chosen, tuple(entries))
+            return chosen, entries
         fresh = [word for word in judged.keywords if word.casefold() not in {w.casefold() for w in words}]
         if not fresh:
             entries.append(_entry(candidates, "unusable"))
@@ -73,7 +70,7 @@ def reflect(models: Models, text: str, search: Callable[[str], list[Recalled]], 
         entries.append(_entry(candidates, "missing", keywords=fresh))
         words += fresh
         candidates = search(" ".join([text, *words]))
-    return Reflected(candidates, tuple(entries))
+    return candidates, entries
 
 
 def judgement(answer: str, candidates: int) -> Judgement:

@@ -138,9 +138,9 @@ class NearestView(StoredView):
             vector = query.vector if text == query.text else context.encoder.encode_query(text)
             return self._records.nearest(replace(query, text=text, vector=vector), k, gamma)
 
-        reflected = yield from reflect(context.models, query.text, search, self.most_rounds(context.settings))
-        self.explanation = {"rounds": list(reflected.rounds)} if reflected.rounds else {}
-        return reflected.recalled
+        recalled, rounds = yield from reflect(context.models, query.text, search, self.most_rounds(context.settings))
+        self.explanation = {"rounds": rounds} if rounds else {}
+        return recalled
 
 
 class VerbatimView(NearestView):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Protocol, TypeVar, cast
@@ -125,9 +125,9 @@ class RecordIndex:
         ]
 
     def catch_up(self) -> None:
-        """Load records stored since the last call, and encode those without vectors."""
+        """Load records stored since the last call, by this process or another, and encode those without vectors."""
         with self._lock:
-            for batch in new_rows(self._shelf, self._numbers.columns.last_key):
+            while batch := list(islice(self._shelf.rows_after(self._numbers.columns.last_key), BATCH)):
                 words = self._shelf.passage_words([row.key for row in batch]) if self._looks_at_passages else {}
                 passages = {key: Passages.from_words(text) for key, text in words.items()}
                 if any(self._lacks(row, passages) for row in batch):
@@ -167,13 +167,6 @@ def make_passages(shelf: Shelf, keys: Sequence[int], encoder: SentenceEncoder, r
     if fresh:
         shelf.set_passages({key: (new.words_text, new.vectors.stored) for key, new in fresh.items()})
     return fresh
-
-
-def new_rows(shelf: Shelf, after: int) -> Iterator[list[IndexRow]]:
-    """Yield rows stored after a key, by this process or another, in batches."""
-    while batch := list(islice(shelf.rows_after(after), BATCH)):
-        yield batch
-        after = batch[-1].key
 
 
 def with_vectors(rows: Sequence[IndexRow], shelf: Shelf, encoder: SentenceEncoder) -> list[IndexRow]:

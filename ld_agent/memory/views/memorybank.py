@@ -53,32 +53,24 @@ class Note:
 
 @dataclass(slots=True)
 class Bank:
-    """The memory before a digest: the newest record of each kind, and the sessions of each day.
+    """The memory before a digest.
 
     Attributes:
         days: by date, the summaries of the day's sessions with their source utterance ids.
-        daily: by date, the newest summary of the day as a whole.
-        portraits: by person.
+        newest: the newest text of each kind, by the date or person that it is of.
     """
 
     days: dict[str, list[tuple[str, tuple[str, ...]]]] = field(default_factory=dict)
-    daily: dict[str, str] = field(default_factory=dict)
-    portraits: dict[str, str] = field(default_factory=dict)
-    whole: str = ""
+    newest: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def take(self, kind: str, of: str, text: str, sources: tuple[str, ...]) -> None:
+        self.newest[kind, of] = text
         if kind == SESSION:
             self.days.setdefault(of, []).append((text, sources))
-        elif kind == DAY:
-            self.daily[of] = text
-        elif kind == PORTRAIT:
-            self.portraits[of] = text
-        else:
-            self.whole = text
 
     def dated(self) -> list[tuple[str, str]]:
-        """One summary per day, oldest first."""
-        return [(day, self.daily.get(day, summaries[-1][0])) for day, summaries in sorted(self.days.items())]
+        """One summary per day, oldest first: that of the day as a whole, or of its only session."""
+        return [(day, self.newest.get((DAY, day), self.newest[SESSION, day])) for day in sorted(self.days)]
 
 
 class MemoryBankView(StoredView):
@@ -95,7 +87,8 @@ class MemoryBankView(StoredView):
         context, bank = self.context, self._bank()
         summaries: list[Summary]
         portraits: list[list[Note]]
-        works: list[Steps[Any]] = [context.summarizer.steps(sessions), self._portraits(sessions, bank.portraits)]
+        known = {of: text for (kind, of), text in bank.newest.items() if kind == PORTRAIT}
+        works: list[Steps[Any]] = [context.summarizer.steps(sessions), self._portraits(sessions, known)]
         summaries, portraits = yield from side_by_side(works)
         drafts: dict[int, list[Note]] = {}
         last_of_day: dict[str, int] = {}
@@ -200,7 +193,7 @@ class MemoryBankView(StoredView):
         notes, sources = bank.dated(), tuple(u.id for u in last.utterances)
         if len(notes) == 1:
             return Note(WHOLE, "", notes[0][1], sources=sources)
-        [answer] = yield [self._summary_request(notes, bank.whole)]
+        [answer] = yield [self._summary_request(notes, bank.newest.get((WHOLE, ""), ""))]
         return self._summarized(WHOLE, "", notes, answer, sources)
 
     def _summary_request(self, notes: Sequence[tuple[str, str]], before: str = "") -> Request:

@@ -56,10 +56,8 @@ def numbers(text: str) -> list[tuple[str, str]]:
         start, end = (token.start() if start < 0 else start), token.end()
     flush()
     english = [(text[a:b], f"{value:g}" if isinstance(value, float) else str(value)) for a, b, value in spans]
-    return [
-        *english,
-        *((word, str(chinese_number(word))) for word in (_CHINESE.findall(text) if HAN.search(text) else ())),
-    ]
+    chinese = _CHINESE.findall(text) if HAN.search(text) else []
+    return [*english, *((word, str(chinese_number(word))) for word in chinese)]
 
 
 def chinese_number(word: str) -> int:

@@ -57,9 +57,7 @@ class Correction:
             return bool((wanted - common) & words) and 0 < len(common) <= 2 * len(common & words)
         if not wanted or not wanted <= words or (self.new and self._content(self.new, names) <= words):
             return False
-        if (
-            len(wanted) == 1 and not self._content(sentence, names) <= wanted
-        ):  # "I sing." is not all of "I sing in a choir."
+        if len(wanted) == 1 and self._content(sentence, names) - wanted:  # "I sing." is not "I sing in a choir."
             return False
         denies = self.reading.patterns["negated"].search
         return not self.new or (denies(sentence) is None) == (denies(self.old) is None)

@@ -43,10 +43,8 @@ def periods(text: str, at: datetime, reading: Reading) -> list[Period]:
     """
     periods: list[Period] = []
     languages = reading.dates_in(text)
-    for kind, resolve in _NAMED.items():
-        text = _of_kind(languages, kind, resolve, text, at, periods)
-    for kind, resolve in _RECKONED.items():
-        if not periods:
+    for kind, resolve in (_NAMED | _RECKONED).items():
+        if kind in _NAMED or not periods:
             text = _of_kind(languages, kind, resolve, text, at, periods)
     return periods
 
@@ -193,5 +191,5 @@ def _day(match: Matched, at: datetime) -> Period:
     return _span(_today(at) - timedelta(days=match.dates.back[match.word("back")]), 1)
 
 
-_NAMED: Mapping[Kind, Resolve] = {"date": _date, "month": _month, "season": _season, "year": _year}
-_RECKONED: Mapping[Kind, Resolve] = {"ago": _ago, "recent": _recent, "weekday": _weekday, "day": _day}
+_NAMED: dict[Kind, Resolve] = {"date": _date, "month": _month, "season": _season, "year": _year}
+_RECKONED: dict[Kind, Resolve] = {"ago": _ago, "recent": _recent, "weekday": _weekday, "day": _day}

@@ -133,7 +133,8 @@ class Generator:
     def _without_excess(self, situation: Situation, part: _Part, items: tuple[Any, ...], notes: list[str]) -> Situation:
         """The situation with as much of one part, that has these items, as fits the window."""
         kept = _longest_tail(items, lambda tail: self._fitting(part.keep(situation, tail)) is not None)
-        _note(notes, [part.named(item) for item in items[: len(items) - len(kept)]][:: part.order], part.what)
+        if dropped := items[: len(items) - len(kept)]:
+            notes.append(_left_out(part.what, [part.named(item) for item in dropped][:: part.order]))
         return part.keep(situation, kept)
 
     def request(
@@ -156,16 +157,17 @@ class Generator:
             decides=decides,
             asked=asked,
         )
-        top_p = self._models.modules.generator.top_p if options.top_p is None else options.top_p
         temperature = request.temperature if options.temperature is None else options.temperature
-        if temperature > 0:  # replies may vary, so they should
-            said = [message.content for message in messages if message.role != "system" and message.content]
-            request = replace(request, unlike=(*said[-UNLIKE:], ASSISTANT))
-        read = None if options.passed.formatted else request.read
-        request = replace(
-            request, temperature=temperature, top_p=top_p, read=read, parameters=options.passed.parameters
+        said = [message.content for message in messages if message.role != "system" and message.content]
+        return replace(
+            request,
+            max_new_tokens=request.max_new_tokens + (DECISION_TOKENS if decides else 0),
+            temperature=temperature,
+            top_p=self._models.modules.generator.top_p if options.top_p is None else options.top_p,
+            unlike=(*said[-UNLIKE:], ASSISTANT) if temperature > 0 else (),  # replies may vary, so they should
+            read=None if options.passed.formatted else request.read,
+            parameters=options.passed.parameters,
         )
-        return replace(request, max_new_tokens=request.max_new_tokens + DECISION_TOKENS) if decides else request
 
     def reworded(self, request: Request) -> Request:
         """The same request for an answer in other words."""
@@ -367,16 +369,12 @@ def _marked(speaker: str, trait: str, situation: Situation) -> str:
     return f"{text} ({situation.language.words.channels[channel]})" if channel else text
 
 
-def _note(notes: list[str], left_out: Sequence[str], what: str) -> None:
-    """Note what did not fit, by its ids or texts; "": it has none."""
-    if left_out:
-        notes.append(f"{len(left_out)} {what} did not fit the model's window{_named(left_out)}")
-
-
-def _named(left_out: Sequence[str]) -> str:
-    names = [name for name in left_out if name]
+def _left_out(what: str, items: Sequence[str]) -> str:
+    """A note on what did not fit, by its ids or texts; "": it has none."""
+    names = [name for name in items if name]
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f": {', '.join(names[:NAMED])}{more}" if names else ""
+    named = f": {', '.join(names[:NAMED])}{more}" if names else ""
+    return f"{len(items)} {what} did not fit the model's window{named}"
 
 
 def _by_name(traits: tuple[tuple[str, str], ...]) -> dict[str, tuple[str, ...]]:

@@ -130,9 +130,8 @@ def supported_note(
     """
     sentences = list(dict.fromkeys(_of_author(sentence, names) for sentence in SENTENCE_END.split(note) if sentence))
     if check is None:  # what only the question says is not the author's
-        own = meaning(" ".join(text for who, text in lines if who == names[0]), reading) - meaning(
-            " ".join(names), reading
-        )
+        own = meaning(" ".join(text for who, text in lines if who == names[0]), reading)
+        own -= meaning(" ".join(names), reading)
         sentences = [sentence for sentence in sentences if meaning(sentence, reading) & own]
     true = _supported(sentences, lines, names, reading, check)
     return " ".join(sentence for sentence, kept in zip(sentences, true, strict=True) if kept)

@@ -111,15 +111,12 @@ def corrected_lines(
         is_source = utterance.id in correction.sources
         if not (is_source or correction.reworded) and not all(stem in utterance.text.casefold() for stem in begins):
             continue
-        if is_source or _may_say(correction.speaker, utterance, agent):
+        may_say = correction.speaker in ("", utterance.speaker) or utterance.speaker == agent
+        if is_source or may_say or occurs(correction.speaker, utterance.text):
             text = _corrected_line(correction, utterance, agent, known, is_source)
             if text != utterance.text:
                 lines[utterance.id] = text
     return lines
-
-
-def _may_say(speaker: str, utterance: Utterance, agent: str) -> bool:
-    return speaker in ("", utterance.speaker) or utterance.speaker == agent or occurs(speaker, utterance.text)
 
 
 def _corrected_line(correction: Correction, utterance: Utterance, agent: str, names: str, is_source: bool) -> str:

@@ -187,9 +187,11 @@ class ReplyStream:
         held = len(line) + 1 if any(label.startswith(begun) for label in self._labels) else 0
         if self._decides and (coming := COMING.search(self._text)):
             held = max(held, len(self._text) - coming.start())
-        start = self._start_of_sentence()
-        begun, said = _plain(self._text[start:]), self._said_by(self._text[:start])
-        if any(sentence.startswith(begun) for sentence in said):
+        start = max((end.end() for end in SENTENCE.finditer(self._text)), default=0)
+        begun, said = _plain(self._text[start:]), self._said
+        if said is not None:
+            said = {*said, *repeatable([self._text[:start]])}
+        if any(sentence.startswith(begun) for sentence in said or ()):
             held = max(held, len(self._text) - start)
         settled = self._read(self._text[: max(len(self._text) - max(held, self._marked()), 0)])
         return reply_text(settled, self._agent, self._speakers, decides=self._decides, said=self._said)
@@ -200,11 +202,3 @@ class ReplyStream:
         begun = self._text[start:].casefold()
         marked = any(marker.startswith(begun) or begun.startswith(marker) for marker in self._markers)
         return len(self._text) - start if begun and marked else 0
-
-    def _said_by(self, text: str) -> Collection[str]:
-        """What may not be said after the beginning of a reply."""
-        return () if self._said is None else {*self._said, *repeatable([text])}
-
-    def _start_of_sentence(self) -> int:
-        ends = [end.end() for end in SENTENCE.finditer(self._text)]
-        return ends[-1] if ends else 0

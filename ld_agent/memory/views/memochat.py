@@ -70,9 +70,13 @@ class MemoChatView(StoredView):
     bound = "k"
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
-        context = self.context
-        runs = [(session, run) for session in sessions for run in pack(session.utterances, self._fits)]
-        requests = [context.models.request("memory", memo_prompt(context.models.language, run)) for _, run in runs]
+        context, models = self.context, self.context.models
+
+        def fits(run: Sequence[Utterance]) -> bool:
+            return models.fits("memory", memo_prompt(models.language, run))
+
+        runs = [(session, run) for session in sessions for run in pack(session.utterances, fits)]
+        requests = [models.request("memory", memo_prompt(models.language, run)) for _, run in runs]
         answers = yield requests
         memos = [self._memos(answer, run) for answer, (_, run) in zip(answers, runs, strict=True)]
         again = [n for n, of_run in enumerate(memos) if of_run[0].fallback]
@@ -128,9 +132,6 @@ class MemoChatView(StoredView):
                 return options, messages
             count = max(count // 2, 1)
 
-    def _fits(self, run: Sequence[Utterance]) -> bool:
-        return self.context.models.fits("memory", memo_prompt(self.context.models.language, run))
-
 
 def memos_of(answer: Completion, run: Sequence[Utterance], reading: Reading) -> list[Memo]:
     """The memos in a model's answer: lines "1-4 | topic | summary" whose summary is about these utterances.
@@ -152,7 +153,9 @@ def memos_of(answer: Completion, run: Sequence[Utterance], reading: Reading) -> 
 
 def fallback_memo(run: Sequence[Utterance], dropped: int = 0) -> Memo:
     """The two longest of some utterances, in place of memos; ``dropped``: statements of unsupported memos."""
-    return Memo(UNTITLED, _longest_lines(run), tuple(run), True, dropped)
+    longest = sorted(sorted(range(len(run)), key=lambda i: (-len(run[i].text), i))[:LINES_OF_A_FALLBACK])
+    lines = [f"{run[i].speaker}: {' '.join(run[i].text.split()[:WORDS_OF_A_LINE])}" for i in longest]
+    return Memo(UNTITLED, " ".join(lines), tuple(run), True, dropped)
 
 
 def picked_numbers(answer: str, most: int) -> set[int] | None:
@@ -169,11 +172,6 @@ def memo_prompt(language: Language, run: Sequence[Utterance]) -> tuple[Message, 
     """The prompt that asks for the memos of some utterances."""
     people = " or ".join(dict.fromkeys(as_name(u.speaker) for u in run))
     return language.prompt("memochat_memos").render(lines=[(u.speaker, u.text) for u in run], people=people)
-
-
-def _longest_lines(run: Sequence[Utterance]) -> str:
-    longest = sorted(sorted(range(len(run)), key=lambda i: (-len(run[i].text), i))[:LINES_OF_A_FALLBACK])
-    return " ".join(f"{run[i].speaker}: {' '.join(run[i].text.split()[:WORDS_OF_A_LINE])}" for i in longest)
 
 
 def _draft(memo: Memo, vector: Vectors) -> Draft:

@@ -64,21 +64,19 @@ class Bm25View(VerbatimView):
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()
         self._records.catch_up()
-        index = self._words().of(self._records)
+        context = self.context
+        words = context.indexes.get(context.key, f"{self.name} words", lambda: _WordStatistics(context.reading))
+        index = words.of(self._records)
         if index is None:
             return []
-        wanted = [word for word in content_words(query.text, self.context.reading) if word in index.vocab_dict]
+        wanted = [word for word in content_words(query.text, context.reading) if word in index.vocab_dict]
         if not wanted:
             return []
         score = np.asarray(index.get_scores(wanted), np.float64)
         eligible = (score > 0) & self._records.known(query)
-        rows = [int(row) for row in best(score, eligible, self._records.at, self.context.settings.k)]
+        rows = [int(row) for row in best(score, eligible, self._records.at, context.settings.k)]
         records = zip(self._records.fetch(rows), rows, strict=True)
         return [recalled(record, 0.0, score=float(score[row])) for record, row in records]
-
-    def _words(self) -> _WordStatistics:
-        reading = self.context.reading
-        return self.context.indexes.get(self.context.key, f"{self.name} words", lambda: _WordStatistics(reading))
 
 
 class _WordStatistics:

@@ -40,21 +40,13 @@ SHORTEST_HEARD = 64  # characters; a window without room for them has none for t
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a situation of which some may be left out.
+    """A part of a situation of which some may be left out."""
 
-    Attributes:
-        what: its name in a note.
-        items: of a situation, what goes first at the beginning.
-        keep: the situation with some of the items only.
-        named: an item in a note.
-        order: -1: notes name the items the other way round.
-    """
-
-    what: str
-    items: Callable[[Situation], tuple[Any, ...]]
-    keep: Callable[[Situation, tuple[Any, ...]], Situation]
-    named: Callable[[Any], str]
-    order: int = 1
+    what: str  # its name in a note
+    items: Callable[[Situation], tuple[Any, ...]]  # what goes first at the beginning
+    keep: Callable[[Situation, tuple[Any, ...]], Situation]  # the situation with some of the items only
+    named: Callable[[Any], str]  # an item in a note
+    order: int = 1  # -1: notes name the items the other way round
 
 
 _ID = attrgetter("id")

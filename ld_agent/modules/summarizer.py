@@ -87,25 +87,19 @@ class Summarizer:
         Raises:
             BackboneError: the model failed to answer at all.
         """
-        parts = [[] if noted(session) else self._parts(session) for session in sessions]
+        told = [session for session in sessions if not noted(session)]
+        parts = [self._parts(session) for session in told]
         requests = [
             self._models.request("summarizer", self._render(session, part, number, len(of_session)))
-            for session, of_session in zip(sessions, parts, strict=True)
+            for session, of_session in zip(told, parts, strict=True)
             for number, part in enumerate(of_session, 1)
         ]
         completions = iter((yield requests))
-        drafts = [
-            self._drafts([next(completions) for _ in of_session], of_session)
-            if of_session
-            else [Summary(noted(session))]
-            for of_session, session in zip(parts, sessions, strict=True)
-        ]
+        drafts = [self._drafts([next(completions) for _ in of_session], of_session) for of_session in parts]
         while any(len(of_session) > 1 for of_session in drafts):
-            drafts = yield from self._merge_round(sessions, drafts)
-        return [
-            of_session[0] if noted(session) else self._finished(of_session[0], session)
-            for of_session, session in zip(drafts, sessions, strict=True)
-        ]
+            drafts = yield from self._merge_round(told, drafts)
+        finished = iter([self._finished(draft, session) for [draft], session in zip(drafts, told, strict=True)])
+        return [Summary(words) if (words := noted(session)) else next(finished) for session in sessions]
 
     def _finished(self, summary: Summary, session: Session) -> Summary:
         """A summary, with dates if everything was said on one day."""

@@ -26,18 +26,12 @@ OWN_LINES = 3
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What a change by hand means.
-
-    Attributes:
-        lines: new texts of utterances, by id.
-        gone: traits that nobody says any more.
-        fewer: traits that are said once less.
-    """
+    """What a change by hand means."""
 
     corrections: Sequence[Correction] = ()
-    lines: Mapping[str, str] = field(default_factory=dict)
-    gone: Sequence[Trait] = ()
-    fewer: Sequence[Trait] = ()
+    lines: Mapping[str, str] = field(default_factory=dict)  # new texts of utterances, by id
+    gone: Sequence[Trait] = ()  # that nobody says any more
+    fewer: Sequence[Trait] = ()  # that are said once less
 
 
 def correct(relation: Relation, target: str, text: str, at: datetime, *, forgotten: bool = False) -> None:

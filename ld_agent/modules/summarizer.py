@@ -179,7 +179,7 @@ class Summarizer:
         return Summary(joined, fallback=True)
 
     def _extracted(self, part: Sequence[Utterance], most: int = MOST_CANDIDATES) -> str:
-        """The utterances nearest to the mean of the part's embeddings, in order, with their speakers.
+        """The most `typical` utterances of a part, with their speakers.
 
         Args:
             most: maximum number of utterances to encode, evenly spread.
@@ -187,13 +187,19 @@ class Summarizer:
         candidates = [u for u in part if u.text.strip()] or list(part)
         candidates = [u for u in candidates if u.speaker != self._agent] or candidates
         candidates = candidates[:: len(candidates) // most + 1]
-        vectors = self._encode([u.text for u in candidates])
-        nearness = vectors @ vectors.mean(axis=0)
-        chosen = sorted(sorted(range(len(candidates)), key=lambda i: (-nearness[i], i))[:EXTRACTED])
         return " ".join(
-            f"{as_name(candidates[i].speaker)}: {_shortened(self._dated(candidates[i].text, candidates[i].local_at, None))}"
-            for i in chosen
+            f"{as_name(u.speaker)}: {_shortened(self._dated(u.text, u.local_at, None))}"
+            for u in typical(candidates, self._encode, EXTRACTED)
         )
+
+
+def typical(
+    said: Sequence[Utterance], encode: Callable[[Sequence[str]], NDArray[np.float32]], most: int
+) -> list[Utterance]:
+    """The utterances nearest to the mean of all their embeddings, in order."""
+    vectors = encode([u.text for u in said])
+    nearness = vectors @ vectors.mean(axis=0)
+    return [said[n] for n in sorted(np.argsort(-nearness, kind="stable")[:most].tolist())]
 
 
 def noted(session: Session) -> str:

@@ -21,7 +21,7 @@ from ld_agent.memory.views.checks import checked_facts, dropped_in
 from ld_agent.memory.views.memory_text import Facts, capped, facts_from, finished, lost, memory_text, repetitive
 from ld_agent.memory.views.stored import draft_of
 from ld_agent.modules.base import retried
-from ld_agent.modules.summarizer import pack
+from ld_agent.modules.summarizer import pack, typical
 from ld_agent.steps import Steps
 from ld_agent.storage.rows import PATIENCE
 from ld_agent.types import Recalled, Record, Session, Utterance
@@ -176,12 +176,8 @@ class RecursiveView(VersionsView):
     def _carried(self, known: Facts, session: Session) -> Facts:
         """The old memory plus the most typical utterances of a session whose rewrite failed."""
         said = [u for u in session.utterances if u.text.strip()]
-        vectors = self.context.encoder.encode([u.text for u in said])
-        nearness = vectors @ vectors.mean(axis=0)
-        typical = sorted(sorted(range(len(said)), key=lambda n: (-float(nearness[n]), n))[:CARRIED])
         facts = {speaker: list(sentences) for speaker, sentences in known.items()}
-        for number in typical:
-            utterance = said[number]
+        for utterance in typical(said, self.context.encoder.encode, CARRIED):
             facts.setdefault(utterance.speaker, []).append(f'{utterance.speaker} said: "{utterance.text[:200]}"')
         return capped(facts, self._settings.sentences)
 

@@ -21,6 +21,7 @@ from ld_agent.datasets.exports.message import (
     UNREADABLE,
     Message,
     joined,
+    mapping,
     media,
     moment_of,
     objects,
@@ -35,13 +36,13 @@ Said = tuple[str, str, str, Any]
 def chatgpt(part: Part) -> Iterator[Message]:
     """``conversations.json``: the nodes up to ``current_node``."""
     for talk in _talks(part):
-        path = _branch(part.export, _mapping(talk.get("mapping")), "parent", text_at(talk, "current_node"))
+        path = _branch(part.export, mapping(talk.get("mapping")), "parent", text_at(talk, "current_node"))
         said = [(name, node["message"]) for name, node in path if isinstance(node.get("message"), Mapping)]
         yield from _messages(part.export, talk, (_of_chatgpt(name, message) for name, message in said))
 
 
 def _of_chatgpt(name: str, message: Mapping[str, Any]) -> Said:
-    content, more = _mapping(message.get("content")), _mapping(message.get("metadata"))
+    content, more = mapping(message.get("content")), mapping(message.get("metadata"))
     role = text_at(message.get("author"), "role")
     shown = message.get("recipient") in (None, "all") and not more.get("is_visually_hidden_from_conversation")
     if not shown or content.get("content_type") not in (None, "text", "multimodal_text"):
@@ -88,9 +89,9 @@ def _of_claude(message: Mapping[str, Any]) -> str:
 def openwebui(part: Part) -> Iterator[Message]:
     """Chats with their history: up to ``currentId``; without one, the plain list of messages."""
     for talk in _talks(part):
-        chat = _mapping(talk.get("chat")) or talk
-        history = _mapping(chat.get("history"))
-        path = _branch(part.export, _mapping(history.get("messages")), "parentId", text_at(history, "currentId"))
+        chat = mapping(talk.get("chat")) or talk
+        history = mapping(chat.get("history"))
+        path = _branch(part.export, mapping(history.get("messages")), "parentId", text_at(history, "currentId"))
         listed = path or [(text_at(m, "id") or str(n), m) for n, m in enumerate(objects(chat.get("messages")))]
         said = ((name, text_at(m, "role"), _of_openwebui(m), m.get("timestamp")) for name, m in listed)
         yield from _messages(part.export, talk, said)
@@ -152,7 +153,7 @@ def sillytavern(part: Part) -> Iterator[Message]:
             began = text_at(line, "create_date") or began
             continue
         name, sent = text_at(line, "name"), str(line.get("send_date"))
-        extra = _mapping(line.get("extra"))
+        extra = mapping(line.get("extra"))
         if line.get("is_system") or extra.get("type") == "narrator":
             export.left[SERVICE] += 1
             continue
@@ -160,7 +161,7 @@ def sillytavern(part: Part) -> Iterator[Message]:
             export.left[UNDATED] += 1
             continue
         seen[name, sent] += 1
-        file = _mapping(extra.get("file"))
+        file = mapping(extra.get("file"))
         files = ["[image]" if extra.get("image") else "", media("", text_at(file, "name")) if file else ""]
         text = joined(*files, without_reasoning(text_at(line, "mes")))
         mine = bool(line.get("is_user"))
@@ -179,7 +180,7 @@ def _talks(part: Part) -> Iterator[Mapping[str, Any]]:
 
 def _messages(export: Export, talk: Mapping[str, Any], said: Iterable[Said]) -> Iterator[Message]:
     """The messages of people and assistants; one without a time has that of the message before it, or of the talk."""
-    inner = _mapping(talk.get("chat"))
+    inner = mapping(talk.get("chat"))
     number = text_at(talk, "conversation_id", "conversationId", "uuid", "id") or text_at(inner, "id")
     title = text_at(talk, "title", "name") or text_at(inner, "title") or "chat"
     chat = f"{title} {number[:8]}".strip()
@@ -215,10 +216,6 @@ def _branch(export: Export, nodes: Mapping[str, Any], key: str, leaf: str = "") 
         leaf = text_at(node, key)
     export.left[BRANCH] += len(nodes) - len(path)
     return list(path.items())[::-1]
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _kind(kind: str) -> str:

@@ -120,10 +120,6 @@ class Part:
         folder = Path(self.name).parent.name
         return folder or (stem if self.export.path.name == self.name else self.export.path.stem)
 
-    @property
-    def folder(self) -> str:
-        return Path(self.name).parent.name
-
     @contextmanager
     def text(self) -> Iterator[TextIO]:
         """The content as text; bytes that are not UTF-8 or UTF-16 become U+FFFD.

@@ -118,8 +118,13 @@ def joined(*texts: str) -> str:
 
 def text_at(value: Any, *keys: str) -> str:
     """The text under the first of some keys of an object that has one; "": none, or not an object."""
-    values = (value.get(key) for key in keys) if isinstance(value, Mapping) else ()
+    values = map(mapping(value).get, keys)
     return next((text for text in values if isinstance(text, str) and text.strip()), "")
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """An object as it is; of anything else, one without keys."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def objects(value: Any) -> list[Mapping[str, Any]]:

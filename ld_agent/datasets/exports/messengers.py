@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 from ld_agent.datasets.exports.files import Export, Part
@@ -17,6 +18,7 @@ from ld_agent.datasets.exports.message import (
     UNREADABLE,
     Message,
     joined,
+    mapping,
     media,
     moment_of,
     objects,
@@ -125,7 +127,7 @@ def _of_discord(message: Mapping[str, Any]) -> str:
 
 def slack(part: Part) -> Iterator[Message]:
     """A day of a channel; names are in ``users.json`` beside the channels, or with the messages."""
-    export, chat = part.export, part.folder or "slack"
+    export, chat = part.export, Path(part.name).parent.name or "slack"
     users = slack_users(export, part)
     for _, value in part.walk("[]"):
         kind = text_at(value, "subtype")
@@ -155,17 +157,14 @@ def slack_users(export: Export, part: Part) -> dict[str, str]:
     for other in export.parts():
         if other.name.rpartition("/")[2] == "users.json":
             for _, user in other.walk("[]"):
-                profile = user.get("profile") if isinstance(user, Mapping) else None
+                profile = mapping(user).get("profile")
                 name = text_at(profile, "display_name", "real_name") or text_at(user, "real_name", "name")
                 users[text_at(user, "id")] = name
     if users:
         export.shared["users"] = users
         return users
     for _, message in part.walk("[]"):
-        name = text_at(
-            message.get("user_profile") if isinstance(message, Mapping) else None, "display_name", "real_name"
-        )
-        if name:
+        if name := text_at(mapping(message).get("user_profile"), "display_name", "real_name"):
             users[text_at(message, "user")] = name
     return users
 
@@ -229,23 +228,18 @@ def _signal_files(files: Any) -> Sequence[str]:
 
 
 def _of_signal_cli(value: Mapping[str, Any]) -> Message | str:
-    envelope = value["envelope"] if isinstance(value.get("envelope"), Mapping) else {}
-    sync = envelope.get("syncMessage")
-    mine = sync.get("sentMessage") if isinstance(sync, Mapping) else None
+    envelope = mapping(value["envelope"])
+    mine = mapping(envelope.get("syncMessage")).get("sentMessage")
     data = mine or envelope.get("dataMessage")
-    if not isinstance(data, Mapping):
-        return SERVICE
-    if "remoteDelete" in data or "reaction" in data:
+    if not isinstance(data, Mapping) or "remoteDelete" in data or "reaction" in data:
         return SERVICE
     sent = data.get("timestamp") or envelope.get("timestamp")
     if (at := moment_of(sent, None)) is None:
         return UNREADABLE
     other = text_at(envelope, "sourceUuid", "sourceNumber", "source")
-    group = data.get("groupInfo")
-    partner = (
-        text_at(data, "destination") if mine else text_at(envelope, "source") or other
-    )  # told alike in both directions
-    chat = text_at(group, "groupName", "groupId") or partner
+    # The partner of a chat is told alike in both directions.
+    partner = text_at(data, "destination") if mine else text_at(envelope, "source") or other
+    chat = text_at(data.get("groupInfo"), "groupName", "groupId") or partner
     name = "" if mine else text_at(envelope, "sourceName", "sourceNumber", "source")
     text = joined(*_signal_files(data.get("attachments")), text_at(data, "message"))
     return Message(f"{other}/{sent}", chat, name, text, at, ME if mine else OTHER, "" if mine else other)

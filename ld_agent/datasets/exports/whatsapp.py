@@ -13,15 +13,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 from ld_agent.datasets.exports.files import Export, Part
-from ld_agent.datasets.exports.message import (
-    DELETED,
-    SERVICE,
-    UNREADABLE,
-    Message,
-    in_zone,
-    joined,
-    media,
-)
+from ld_agent.datasets.exports.message import DELETED, SERVICE, UNREADABLE, Message, in_zone, joined, media
 
 MARKS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff\u061c"
 GENERATED = "\u200e"

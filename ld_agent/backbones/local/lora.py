@@ -83,12 +83,8 @@ class LoraAdapters:
         self._model, self._base_name, self._linear = model, base_name, linear_shapes(model)
         self._device = next((p.device for p in model.parameters()), torch.device("cpu"))
         self._modules: dict[str, AdaptedLinear] = {}
-        self._names: set[str] = set()
+        self.names: set[str] = set()
         self._selected: tuple[str | None, ...] = ()
-
-    @property
-    def names(self) -> frozenset[str]:
-        return frozenset(self._names)
 
     def add(self, name: str, folder: Path) -> None:
         """Read an adapter from a folder written by PEFT.
@@ -108,7 +104,7 @@ class LoraAdapters:
             scaled = up.float() * adapter.scale(path)
             transposed = (factor.T.contiguous().to(self._device) for factor in (down.float(), scaled))
             self._adapted(path).factors[name] = Factors(*transposed)
-        self._names.add(name)
+        self.names.add(name)
         self._selected = ()
 
     def select(self, rows: Sequence[str | None]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from asyncio import to_thread
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Generic, TypeVar
 
 from ld_agent.backbones.base import Completion, Request
@@ -248,8 +249,6 @@ def largest_group(works: Sequence[Work[T]]) -> list[Work[T]]:
 
 
 def _distribute(works: Sequence[Work[T]], completions: Sequence[Completion]) -> None:
-    start = 0
+    rest = iter(completions)
     for work in works:
-        count = len(work.asked)
-        work.answer(completions[start : start + count])
-        start += count
+        work.answer(list(islice(rest, len(work.asked))))

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from ld_agent.backbones.base import Completion, Request
 from ld_agent.errors import BackboneError
@@ -205,7 +206,7 @@ class Collector:
         self._changed = threading.Condition()
         self._waiting: list[Job] = []
         self._asking = False
-        self._driver: ThreadPoolExecutor | None = None
+        self._driver = ThreadPoolExecutor(1, "ld-agent-model")  # its thread starts with the first coroutine
 
     @property
     def wanted(self) -> bool:
@@ -225,17 +226,11 @@ class Collector:
     async def acomplete(self, requests: Sequence[Request]) -> list[Completion]:
         """`complete` for coroutines."""
         job = self._queued(requests)
-        with self._changed:
-            if self._driver is None:
-                self._driver = ThreadPoolExecutor(1, "ld-agent-model")
         self._driver.submit(self._drive, job)
         return await asyncio.wrap_future(job.answers)
 
     def close(self) -> None:
-        with self._changed:
-            driver, self._driver = self._driver, None
-        if driver is not None:
-            driver.shutdown(wait=True)
+        self._driver.shutdown(wait=True)
 
     def _queued(self, requests: Sequence[Request]) -> Job:
         job = Job(list(requests))
@@ -279,19 +274,18 @@ class Collector:
     def _answer(self, batch: Sequence[Job]) -> None:
         requests = [job.listening(request, len(batch) == 1) for job in batch for request in job.asked]
         try:
-            completions = list(self._complete(requests)) if requests else []
+            completions = self._complete(requests) if requests else ()
         except BaseException as exc:
             for job in batch:
                 job.answers.set_exception(self._as_own(exc, len(batch)))
         else:
-            start = 0
+            rest = iter(completions)
             for job in batch:
-                stop = start + len(job.asked)
+                answers = list(islice(rest, len(job.asked)))
                 if job.stopped is not None:
                     job.answers.set_exception(job.stopped)
                 else:
-                    job.answers.set_result(completions[start:stop])
-                start = stop
+                    job.answers.set_result(answers)
         with self._changed:
             self._changed.notify_all()
 

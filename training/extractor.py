@@ -27,14 +27,9 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
     for source in request.sources:
         corpus = format_of(source)
         for u in load_annotated_utterances(source, limit=request.limit):
-            yield row_values(
-                extractor.prompt_for(u.text, u.before),
-                joined(u.traits),
-                corpus=corpus,
-                episode=u.episode,
-                session=u.session,
-                turn=u.turn,
-            )
+            prompt = extractor.prompt_for(u.text, u.before)
+            about = {"corpus": corpus, "episode": u.episode, "session": u.session, "turn": u.turn}
+            yield row_values(prompt, joined(u.traits), **about)
 
 
 if __name__ == "__main__":

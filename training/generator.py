@@ -11,17 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ld_agent.agent import Agent
+from ld_agent.config import Config
+from ld_agent.datasets import Episode, format_of, load_episodes
 from ld_agent.modules.registry import NOT_SAID
-from training.rows import BuildRequest
+from ld_agent.prompts import as_line
+from ld_agent.running.replay import PlayedTurn, play, prompt_of
+from ld_agent.running.terminal import progress
+from ld_agent.steps import Steps, answering_some, run_many
+from training.rows import BuildRequest, row_values
 from training.train import main
-
-if TYPE_CHECKING:
-    from ld_agent.config import Config
-    from ld_agent.datasets.base import Episode
-    from ld_agent.running.replay import PlayedTurn
-    from ld_agent.steps import Steps
 
 FIRST_SESSION = 2
 UNASKED = {"generator": "-", "reader": NOT_SAID}
@@ -33,8 +34,6 @@ def rows(request: BuildRequest) -> list[dict[str, Any]]:
 
     Raises: as `build_generator`.
     """
-    from ld_agent.datasets import format_of, load_episodes
-
     episodes = [
         (format_of(source), episode)
         for source in request.sources
@@ -51,8 +50,6 @@ def build_generator(
     Raises:
         ModelError, BackboneError: as in `Agent`.
     """
-    from ld_agent.running.terminal import progress
-
     config = config.changed(memory={"close_on_exit": False}, store={"path": ":memory:"})
     # Ids are unique only within a corpus.
     keyed = [(f"{corpus}/{number}/{e.id}", corpus, e) for number, (corpus, e) in enumerate(episodes)]
@@ -67,10 +64,6 @@ def _replayed(
     group: Sequence[tuple[str, str, Episode]], config: Config, advance: Callable[[int], None]
 ) -> list[dict[str, Any]]:
     """The rows of some episodes, replayed side by side with an agent of their own."""
-    from ld_agent.agent import Agent
-    from ld_agent.running.replay import play
-    from ld_agent.steps import answering_some, run_many
-
     found: Mapping[str, list[dict[str, Any]]] = {key: [] for key, _, _ in group}
 
     def steps(agent: Agent) -> Iterator[tuple[str, Steps[None]]]:
@@ -88,10 +81,6 @@ def _replayed(
 def _emit(found: list[dict[str, Any]], corpus: str, episode: Episode, turn: PlayedTurn) -> None:
     """Add the row of a turn, if it becomes one: the answer, in a corpus where only answers count; otherwise any reply that can
     use memory."""
-    from ld_agent.prompts import as_line
-    from ld_agent.running.replay import prompt_of
-    from training.rows import row_values
-
     said = turn.reply.utterance
     last = said is not None and said.at == episode.turns[-1].at
     if last if episode.answer_only else turn.session >= FIRST_SESSION:

@@ -103,10 +103,8 @@ def talk_rows(people: Sequence[Sequence[StatedTrait]], rng: random.Random) -> It
             people=(person,),
             quotes=tuple(_utterances([(person, quoted)], then, session=1)) if quoted else (),
         )
-        row = row_values(
-            render(situation), reply[1], module="generator", corpus=SCENES, episode=f"talk {number}", session=2, turn=1
-        )
-        yield from folded([row])
+        about = {"module": "generator", "corpus": SCENES, "episode": f"talk {number}", "session": 2, "turn": 1}
+        yield from folded([row_values(render(situation), reply[1], **about)])
 
 
 def _utterances(lines: Sequence[Line], begun: datetime, session: int) -> list[Utterance]:

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ld_agent.backbones.weights import resolve_model
+from ld_agent.datasets.records import built
 from ld_agent.errors import ConfigError, ModelError
+from ld_agent.running.terminal import console, plain, say
 from training.rows import Row, RowFile, read_rows
 from training.settings import TrainingSettings
 
@@ -49,8 +52,6 @@ def rows_of(settings: TrainingSettings, module: str) -> tuple[RowFile, list[Row]
 
 def warn_of_prompts(rows: RowFile, module: str) -> None:
     """Say that rows which were read lack what the module is asked with."""
-    from ld_agent.running.terminal import say
-
     if rows.unprompted and is_first_process():
         say(
             f"{rows.path} has rows without a system message, with which an agent asks the {module}; "
@@ -67,9 +68,6 @@ def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequenc
     """
     from ld_agent.backbones.local.chat_tokens import ChatTokens
     from ld_agent.backbones.local.loading import context_window, decoder_start, load, padding_id
-    from ld_agent.backbones.weights import resolve_model
-    from ld_agent.datasets.records import built
-    from ld_agent.running.terminal import say
     from training.examples import Collator, encode
 
     source = resolve_model(settings.model, settings.sha256)
@@ -111,8 +109,6 @@ def show(settings: TrainingSettings, module: str) -> None:
 
     Raises: as in `training.train.tune`.
     """
-    from ld_agent.running.terminal import console, plain
-
     rows = rows_of(settings, module)
     prepared = prepare(settings, *rows)
     warn_of_prompts(rows[0], module)

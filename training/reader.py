@@ -118,14 +118,8 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
         heard = Utterance("q", one.passage.asker, led(rng.choice(LEADS), one.question), at=NOW, session=2)
         lines = enumerate(one.passage.lines)
         passage = [Utterance(f"u{n}", speaker, text, at=NOW, session=1) for n, (speaker, text) in lines]
-        yield row_values(
-            reader.prompt_for(heard, passage),
-            one.answer or NOT_SAID,
-            corpus=corpus,
-            episode=one.of,
-            session=1,
-            turn=1,
-        )
+        prompt = reader.prompt_for(heard, passage)
+        yield row_values(prompt, one.answer or NOT_SAID, corpus=corpus, episode=one.of, session=1, turn=1)
 
 
 def _pair(rng: random.Random) -> Pair:

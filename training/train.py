@@ -17,9 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ld_agent.backbones.quiet import quiet_transformers
 from ld_agent.program import lenient
+from ld_agent.running.terminal import say
+from training import run_page
+from training.card import card
 from training.command import Lenient, run_command
 from training.prepared import Prepared, adapted, is_first_process, prepare, rows_of, show, warn_of_prompts
+from training.run_folder import check_folder, claim, description, last_checkpoint, tidy
 from training.settings import TrainingSettings, load_settings
 
 HELP = """Tune the {module} into a LoRA adapter.
@@ -81,10 +86,6 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
         InputError: the folder is in use, or a data file is missing; `DataFileError` names file and line.
         ModelError: the base cannot be loaded.
     """
-    from ld_agent.running.terminal import say
-    from training import run_page
-    from training.run_folder import check_folder, claim, description, tidy
-
     folder = Path(settings.output_dir)
     rows = rows_of(settings, module)
     run = description(settings, module)
@@ -98,7 +99,6 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
     trainer, seconds = _trained(prepared, tuned, settings)
     if is_first_process():
         from training.adapters import save_adapter
-        from training.card import card
 
         state, model = trainer.state, trainer.accelerator.unwrap_model(trainer.model)
         text = card(
@@ -117,8 +117,6 @@ def _trained(
     prepared: Prepared, tuned: tuple[Any, AnswerLogits], settings: TrainingSettings
 ) -> tuple[AnswerTrainer, float]:
     """Train to the end, from the last whole checkpoint of the folder if there is one; and the seconds that it took."""
-    from ld_agent.backbones.quiet import quiet_transformers
-    from training.run_folder import last_checkpoint
     from training.trainer import AnswerTrainer
 
     model, logits = tuned

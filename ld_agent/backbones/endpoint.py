@@ -18,25 +18,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
+from ld_agent.backbones import wire
 from ld_agent.backbones.answer_text import OMITTED, split
 from ld_agent.backbones.base import FORMAT, Completion, Lack, Message, Request, noted
 from ld_agent.backbones.client_message import tool_calls
-from ld_agent.backbones.wire import (
-    REFUSAL,
-    Received,
-    address,
-    error_text,
-    estimated_prompt,
-    estimated_tokens,
-    first_choice,
-    key,
-    on_wire,
-    quoted,
-    refused,
-    retry_after,
-    said,
-    said_by_model,
-)
 from ld_agent.errors import BackboneError, ConfigError, ModelError
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -121,9 +106,9 @@ class EndpointBackbone:
         if wrong := sorted(SET_HERE & set(self._extra)):
             raise ConfigError(f"backbone.extra has {wrong[0]!r}, which ld_agent sets itself; remove it")
         url = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
-        self.endpoint, host = address(url)
+        self.endpoint, host = wire.address(url)
         self._key_env = api_key_env
-        self._key = key(api_key_env, host, self.endpoint)
+        self._key = wire.key(api_key_env, host, self.endpoint)
         at_openai = host.endswith((".openai.com", ".openai.azure.com"))
         self._length_name = "max_completion_tokens" if at_openai else "max_tokens"
         self._model = model
@@ -171,7 +156,7 @@ class EndpointBackbone:
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """An upper estimate (`estimated_prompt`); the tokenizer is on the server, out of reach."""
-        return estimated_prompt(messages)
+        return wire.estimated_prompt(messages)
 
     def close(self) -> None:
         """Cancel pending calls and close the connections; idempotent."""
@@ -219,7 +204,7 @@ class EndpointBackbone:
                 if self._leave_out_refused(parameters, exc):
                     continue
                 status = getattr(exc, "status_code", None)
-                if what := refused(parameters, request, status, said(exc), without):
+                if what := wire.refused(parameters, request, status, wire.said(exc), without):
                     without.append(what)
                     continue
                 wait = self._wait_before_retry(exc, failures)
@@ -241,15 +226,15 @@ class EndpointBackbone:
             usage = finish = None
             calls: list[Any] = []
             async with answer as stream:
-                received = Received(stream.response)
+                received = wire.Received(stream.response)
                 async for chunk in stream:
                     received.events = True
                     deadline.reschedule(self._loop.time() + self._timeout)
                     usage = getattr(chunk, "usage", None) or usage
-                    choice = first_choice(chunk)
+                    choice = wire.first_choice(chunk)
                     delta = getattr(choice, "delta", None)
                     calls += getattr(delta, "tool_calls", None) or ()
-                    if text := said_by_model(delta, again=bool(shown)):
+                    if text := wire.said_by_model(delta, again=bool(shown)):
                         shown.append(text)
                         pieces.put((request, text))
                     finish = getattr(choice, "finish_reason", None) or finish
@@ -271,11 +256,11 @@ class EndpointBackbone:
         return completion
 
     def _completion(self, request: Request, answer: Any) -> Completion:
-        choice = first_choice(answer)
+        choice = wire.first_choice(answer)
         message = getattr(choice, "message", None)
-        text = said_by_model(message)
+        text = wire.said_by_model(message)
         if message is None or text is None:
-            if error := error_text(getattr(answer, "error", None)):
+            if error := wire.error_text(getattr(answer, "error", None)):
                 fix = "check the model's name and limits on the server"
                 raise self._error(request, f"the answer is an error: {self._quoted(error)}", fix)
             seen = self._quoted(getattr(answer, "model_dump_json", lambda **_: str(answer))(exclude_unset=True))
@@ -293,7 +278,7 @@ class EndpointBackbone:
         return Completion(
             text,
             prompt if isinstance(prompt, int) else self.count_tokens(request.messages),
-            completion if isinstance(completion, int) else estimated_tokens(text),
+            completion if isinstance(completion, int) else wire.estimated_tokens(text),
             "length" if finish == "length" or (finish == "content_filter" and not lack) else "stop",
             lack,
             calls=calls,
@@ -306,7 +291,7 @@ class EndpointBackbone:
         model = self._served_name(request)
         parameters: dict[str, Any] = {
             "model": model,
-            "messages": on_wire(request.messages, without),
+            "messages": wire.on_wire(request.messages, without),
             "temperature": request.temperature,
             "seed": request.seed,
             self._length_name: request.max_new_tokens,
@@ -333,8 +318,8 @@ class EndpointBackbone:
 
     def _leave_out_refused(self, sent: Mapping[str, Any], exc: Exception) -> bool:
         """Omit an optional parameter that the server rejects; True if the call can be retried without it."""
-        message = f"{getattr(exc, 'code', '')} {said(exc)}"
-        if getattr(exc, "status_code", None) not in (400, 422) or not REFUSAL.search(message):
+        message = f"{getattr(exc, 'code', '')} {wire.said(exc)}"
+        if getattr(exc, "status_code", None) not in (400, 422) or not wire.REFUSAL.search(message):
             return False
         for name in [*(name for name in OPTIONAL if name in sent), *sent.get("extra_body", ())]:
             if getattr(exc, "param", None) == name or re.search(rf"\b{re.escape(name)}\b", message):
@@ -348,7 +333,7 @@ class EndpointBackbone:
         busy = status >= 500 or (status == 429 and getattr(exc, "code", None) != "insufficient_quota")
         if not busy and not isinstance(exc, self._openai.APIConnectionError):
             return None
-        if (asked := retry_after(exc)) is None:
+        if (asked := wire.retry_after(exc)) is None:
             return min(FIRST_PAUSE * 2.0**failures, LONGEST_PAUSE) * random.uniform(0.75, 1.0)
         return asked if asked <= LONGEST_RETRY_AFTER else None
 
@@ -357,14 +342,14 @@ class EndpointBackbone:
         if isinstance(exc, TimeoutError):
             what, fix = f"no answer within {self._timeout:g} s", "raise backbone.timeout or use a faster model"
         elif isinstance(status, int):
-            what, fix = f"HTTP {status}: {self._quoted(said(exc))}", self._fix_for(status, request)
-            if (asked := retry_after(exc)) is not None and asked > LONGEST_RETRY_AFTER:
+            what, fix = f"HTTP {status}: {self._quoted(wire.said(exc))}", self._fix_for(status, request)
+            if (asked := wire.retry_after(exc)) is not None and asked > LONGEST_RETRY_AFTER:
                 what += f" (it asks to wait {asked:.0f} s)"
         elif isinstance(exc, self._openai.APIConnectionError):
             what = f"no connection ({self._quoted(str(exc.__cause__ or exc))})"
             fix = "start the server or check backbone.base_url"
         else:
-            what, fix = self._quoted(said(exc)), "check the server's log"
+            what, fix = self._quoted(wire.said(exc)), "check the server's log"
         if shown:
             what = f"the stream was interrupted: {what}"
         elif failures:
@@ -379,7 +364,7 @@ class EndpointBackbone:
         return BackboneError(f"{self.endpoint}, model {self._served_name(request)!r}: {what}; {fix}", refused=refused)
 
     def _quoted(self, text: str) -> str:
-        return quoted(text, self._key)
+        return wire.quoted(text, self._key)
 
 
 def _has_text(shown: Sequence[str]) -> bool:

@@ -9,41 +9,29 @@ import random
 from collections.abc import Iterator, Sequence
 
 from ld_agent.checks.learned import LABELS, Pair
-from training.texts import Fact, lists, relations
+from training.texts import Fact, lists, parted, relations
 
 SUPPORTED, ENDED, UNSAID = LABELS
 MORE = {
-    "home": (
-        "I just moved to {v}.",
-        "We moved to {v} last week.",
-        "i live in {v} now",
-        "moved to {v}, boxes everywhere",
+    "home": parted(
+        "I just moved to {v}.; We moved to {v} last week.; i live in {v} now; moved to {v}, boxes everywhere"
     ),
-    "job": ("I'm a {v} now.", "I started as a {v} on Monday.", "I work as a {v} these days."),
+    "job": parted("I'm a {v} now.; I started as a {v} on Monday.; I work as a {v} these days."),
 }
 """Further ways to say that something has changed."""
 BESIDE = {
-    "home": (
-        *("My sister moved to {v}.", "I visited {v} last week.", "I grew up in {v}.", "My brother lives in {v} now."),
-        *("I used to live in {v}.", "I live in the country.", "I live near the river.", "I live with my parents."),
-        *("I moved in with my boyfriend.", "We moved into a bigger flat.", "I live alone.", "I'd love to live in {v}."),
+    "home": parted(
+        "My sister moved to {v}.; I visited {v} last week.; I grew up in {v}.; My brother lives in {v} now.; "
+        "I used to live in {v}.; I live in the country.; I live near the river.; I live with my parents.; "
+        "I moved in with my boyfriend.; We moved into a bigger flat.; I live alone.; I'd love to live in {v}."
     ),
-    "job": (
-        *(
-            "My wife is a {v} now.",
-            "My brother works as a {v}.",
-            "I wanted to be a {v} as a child.",
-            "I work at a hospital.",
-        ),
-        *("I also work as a {v} on weekends.", "I work at night.", "I work from home.", "I was a {v} before that."),
-        *("I work a lot.", "I met a {v} today.", "I volunteer as a {v} on Sundays.", "I work for the city."),
+    "job": parted(
+        "My wife is a {v} now.; My brother works as a {v}.; I wanted to be a {v} as a child.; I work at a hospital.; "
+        "I also work as a {v} on weekends.; I work at night.; I work from home.; I was a {v} before that.; "
+        "I work a lot.; I met a {v} today.; I volunteer as a {v} on Sundays.; I work for the city."
     ),
-    "workplace": (
-        "I work as a nurse.",
-        "I am a teacher.",
-        "I work at night.",
-        "I work three days a week.",
-        "I used to work at {v}.",
+    "workplace": parted(
+        "I work as a nurse.; I am a teacher.; I work at night.; I work three days a week.; I used to work at {v}."
     ),
 }
 """What is no change."""

@@ -17,30 +17,23 @@ BESIDES = frozenset(
     "actually mostly mainly already even once no".split()
 )
 VERBS_IN_LY = frozenset("apply comply fly imply multiply rely reply supply".split())
-IRREGULAR = {
-    "am": "is",
-    "have": "has",
-    "do": "does",
-    "don't": "doesn't",
-    "dont": "doesn't",
-    "go": "goes",
-    "haven't": "hasn't",
-}
+
+
+def _table(pairs: str) -> dict[str, str]:
+    """Words and what becomes of them: "my/their,me/them"."""
+    return dict(pair.split("/") for pair in pairs.split(","))
+
+
+IRREGULAR = _table("am/is,have/has,do/does,don't/doesn't,dont/doesn't,go/goes,haven't/hasn't")
 SHORT = {"i'm": "is", "i've": "has", "i'd": "would", "i'll": "will"}
-OBJECTS = dict(
-    pair.split("/")
-    for pair in (
-        "my/their,me/them,mine/theirs,myself/themselves,our/their,us/them,we/they,i/they,i'm/they are,i've/they have,"
-        "i'd/they would,i'll/they will,am/is,we're/they are,we've/they have,ours/theirs"
-    ).split(",")
+OBJECTS = _table(
+    "my/their,me/them,mine/theirs,myself/themselves,our/their,us/them,we/they,i/they,i'm/they are,i've/they have,"
+    "i'd/they would,i'll/they will,am/is,we're/they are,we've/they have,ours/theirs"
 )
 ASIDE = frozenset("also just really never always still and but".split())  # do not take a verb of their own
-TO_SECOND = dict(
-    pair.split("/")
-    for pair in (
-        "i/you me/you my/your mine/yours myself/yourself am/are i'm/you're i've/you've i'd/you'd i'll/you'll "
-        "was/were we/you our/your us/you"
-    ).split()
+TO_SECOND = _table(
+    "i/you,me/you,my/your,mine/yours,myself/yourself,am/are,i'm/you're,i've/you've,i'd/you'd,i'll/you'll,was/were,"
+    "we/you,our/your,us/you"
 )
 
 

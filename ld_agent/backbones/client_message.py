@@ -20,8 +20,7 @@ ROLES: Mapping[str, Role] = {
     **dict.fromkeys(("system", "developer"), "system"),
     **dict.fromkeys(("user", "human"), "user"),
     **dict.fromkeys(("assistant", "ai", "gpt", "bot", "model"), "assistant"),
-    **dict.fromkeys(("tool", "function", "observation", "function_call_output"), "tool"),
-    **dict.fromkeys(("custom_tool_call_output",), "tool"),
+    **dict.fromkeys(("tool", "function", "observation", "function_call_output", "custom_tool_call_output"), "tool"),
     **dict.fromkeys(("function_call", "custom_tool_call"), "assistant"),
 }
 """What a role, or the type of an item without one, stands for."""
@@ -33,17 +32,7 @@ SILENT = frozenset(
 _TEXT_PARTS = ("text", "input_text", "output_text", "summary_text", "refusal")
 _PLACES = ("image", "audio", "video", "file", "document")
 _UNSAID = ("thinking", "reasoning", "reference")
-KINDS = (
-    *_TEXT_PARTS,
-    "image_url",
-    "input_image",
-    "input_audio",
-    "video_url",
-    "file",
-    "input_file",
-    "document",
-    "thinking",
-)
+KINDS = (*_TEXT_PARTS, *"image_url input_image input_audio video_url file input_file document thinking".split())
 """The usual kinds of a content's parts; others whose names contain those of `_PLACES` or `_UNSAID` are known too."""
 _LONGEST_NAME = 120
 

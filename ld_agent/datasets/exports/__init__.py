@@ -81,10 +81,7 @@ READERS: Mapping[str, tuple[Format, ...]] = {
     "discord": ((lambda head: {"author", "timestamp"} <= {*head.message} and head.has("channel"), discord),),
     "slack": ((_slack, slack),),
     "sillytavern": ((lambda head: head.has("character_name") or head.has("mes", "is_user"), sillytavern),),
-    "signal": (
-        (_signal_json, signal),
-        (lambda head: head.markdown and any(map(signal_head, head.lines)), signal_text),
-    ),
+    "signal": ((_signal_json, signal), (lambda head: head.markdown and any(map(signal_head, head.lines)), signal_text)),
     "messages": ((lambda head: any(map(apple_time, head.lines)), messages),),
     "whatsapp": ((lambda head: any(map(head_of, head.lines)), whatsapp),),
 }

@@ -18,13 +18,9 @@ IN_MILLISECONDS = 1e11
 WRITTEN = ("%B %d, %Y %I:%M%p", "%B %d, %Y %I:%M:%S%p", "%Y-%m-%d @%Hh %Mm %Ss %fms", "%Y-%m-%d@%Hh%Mm%Ss")
 KINDS = {"image": "[image]", "video": "[video]", "audio": "[voice message]"}
 UNTYPED = {
-    "heic": "image",
-    "webp": "image",
-    "opus": "audio",
-    "m4a": "audio",
-    "amr": "audio",
-    "mov": "video",
-    "3gp": "video",
+    **dict.fromkeys(("heic", "webp"), "image"),
+    **dict.fromkeys(("opus", "m4a", "amr"), "audio"),
+    **dict.fromkeys(("mov", "3gp"), "video"),
 }
 
 

@@ -35,9 +35,7 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
     from ld_agent.memory.encoder import configured
     from ld_agent.modules.summarizer import Summarizer
 
-    settings = request.config.encoder
-    encoder = configured(settings)
-    summarizer = Summarizer(Models(request.config), encoder.encode)
+    summarizer = Summarizer(Models(request.config), configured(request.config.encoder).encode)
     by_corpus = [(format_of(source), source) for source in request.sources]
     dialogues = [source for corpus, source in by_corpus if corpus == "dialogsum"]
     for corpus, source in by_corpus:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
-from ld_agent.datasets import AnnotatedUtterance, load_annotated_utterances
+from ld_agent.datasets import load_annotated_utterances
 from ld_agent.errors import InputError
 from ld_agent.types import Session, Utterance
 from training.persons import third_person
@@ -77,11 +77,8 @@ def talks_of(source: Path, limit: int | None, rng: random.Random) -> Iterator[Ta
     Raises:
         InputError: no such file, or a corpus without traits.
     """
-
-    def session_of(utterance: AnnotatedUtterance) -> tuple[str, int]:
-        return utterance.episode, utterance.session
-
-    for (episode, session), group in groupby(load_annotated_utterances(source, limit=limit), session_of):
+    utterances = load_annotated_utterances(source, limit=limit)
+    for (episode, session), group in groupby(utterances, lambda one: (one.episode, one.session)):
         said = list(group)
         agent = rng.choice(AGENTS)
         person = rng.choice([name for name in PEOPLE if name != agent])

@@ -112,7 +112,7 @@ def cleaned(text: str) -> Split:
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
     text = _CONTROL.sub("", _LINE_BREAK.sub("\n", _ESCAPE_SEQUENCE.sub("", text)))
     answer = split(text if CHANNEL in text else _turn(text))
-    return replace(answer, text=_without_tokens(answer.text))
+    return replace(answer, text=disarmed(CONTROL_TOKEN.sub("", answer.text)))
 
 
 def _turn(text: str) -> str:
@@ -124,10 +124,6 @@ def _turn(text: str) -> str:
         if CONTROL_TOKEN.sub("", text[: end.start()]).strip():
             return text[: end.start()]
     return text
-
-
-def _without_tokens(text: str) -> str:
-    return disarmed(CONTROL_TOKEN.sub("", text)) if CONTROL_TOKEN.search(text) else text
 
 
 def disarmed(text: str) -> str:

@@ -114,37 +114,25 @@ def _relation(block: Sequence[str]) -> Relation:
 # ---- traits
 
 
-@dataclass(frozen=True, slots=True)
-class TraitRule:
-    """Questions about a trait that matches; texts contain ``{v}`` and ``{k}``, groups of the pattern."""
-
-    pattern: re.Pattern[str]
-    questions: tuple[str, ...]
-    answers: tuple[str, ...]
-    unknown: str
-
-
 @cache
-def trait_rules() -> tuple[TraitRule, ...]:
-    """The rules about traits, the first that matches first."""
+def trait_rules() -> list[tuple[re.Pattern[str], list[list[str]]]]:
+    """The rules about traits, the first that matches first: its pattern, and questions, answers and an unanswerable question.
+
+    These contain ``{v}`` and ``{k}``, groups of the pattern.
+    """
     lines = [line.split(" ## ") for block in blocks(TEXTS / "traits.txt") for line in block]
-    return tuple(
-        TraitRule(re.compile(pattern), tuple(questions.split(" | ")), tuple(answers.split(" | ")), unknown)
-        for pattern, questions, answers, unknown in lines
-    )
+    return [(re.compile(pattern), [text.split(" | ") for text in texts]) for pattern, *texts in lines]
 
 
 def asked_about(trait: str) -> tuple[tuple[str, ...], tuple[str, ...], str, str] | None:
     """Questions, answers, unanswerable questions, and the topic, by the first rule that matches a trait."""
     plain = trait.rstrip(".")
-    for rule in trait_rules():
-        if match := rule.pattern.fullmatch(plain):
-            groups = match.groupdict()
-            value, topic = second_person(groups["v"]), groups.get("k", "")
-            texts = (*rule.questions, *rule.answers, rule.unknown)
-            filled = [text.replace("{v}", value).replace("{k}", topic) for text in texts]
-            count = len(rule.questions)
-            return tuple(filled[:count]), tuple(filled[count:-1]), filled[-1], topic
+    for pattern, kinds in trait_rules():
+        if match := pattern.fullmatch(plain):
+            value, topic = second_person(match["v"]), match.groupdict().get("k", "")
+            filled = (tuple(text.replace("{v}", value).replace("{k}", topic) for text in texts) for texts in kinds)
+            questions, answers, (unknown,) = filled
+            return questions, answers, unknown, topic
     return None
 
 

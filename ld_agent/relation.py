@@ -10,21 +10,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from ld_agent.errors import StoreError
 from ld_agent.languages import AUTO, detected, language
 from ld_agent.memory.persona_bank import PersonaBank
 from ld_agent.memory.running import recalled_lines
+from ld_agent.memory.views.base import Query, ViewContext
 from ld_agent.memory.views.enabled import EnabledViews, Remembered
+from ld_agent.running.resources import Resources
 from ld_agent.running.turnstile import Turnstile
 from ld_agent.steps import Steps
 from ld_agent.storage.rows import EPOCH
 from ld_agent.types import Recalled, Record, Trait, Utterance
-
-if TYPE_CHECKING:
-    from ld_agent.memory.views.base import Query, ViewContext
-    from ld_agent.running.resources import Resources
 
 LONGEST_CORRECTION = 200
 """Characters of a line that are shown beside what it ended."""

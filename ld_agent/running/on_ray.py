@@ -20,6 +20,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ld_agent.agent import Agent
 from ld_agent.config import Config, parse_config
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import ConfigError, InputError, LDAgentError
@@ -145,8 +146,6 @@ class _Player:
     loaded: dict[str, Any] = field(default_factory=dict)
 
     def __call__(self, episodes: Sequence[Episode]) -> str:
-        from ld_agent.agent import Agent
-
         lines: list[str] = []
         with Agent(parse_config(self.config), **self.loaded) as agent:
             self.loaded = {"encoder": agent.encoder, "topics": agent.topics}

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ld_agent.backbones.base import Completion, Message
+from ld_agent.config.sections import AgentSection
 from ld_agent.modules.generator import Generator
 from ld_agent.modules.replies import ReplyStream, continued, reply_text
 from ld_agent.modules.situation import Situation
+from ld_agent.running.resources import Resources
 from ld_agent.steps import Steps
 from ld_agent.types import ReplyOptions, Utterance, checked_text, name_key
-
-if TYPE_CHECKING:
-    from ld_agent.config.sections import AgentSection
-    from ld_agent.running.resources import Resources
 
 
 def without_memory(

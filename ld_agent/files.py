@@ -51,14 +51,15 @@ def check_output(out: Path, inputs: Iterable[str | Path | None] = (), store: str
     for given in inputs:
         if given is not None and _same(out, Path(given)):
             raise InputError(f"the output {out} is the input {given}; give another file to write to")
-    database = Path(store) if store is not None and str(store) != ":memory:" else None
-    if database is not None:
-        for file in (database, *_companions(database)):
+    if store is not None and str(store) != ":memory:":
+        database = Path(store)
+        bases = {database, Path(os.path.realpath(database))}
+        for file in (database, *(base.with_name(base.name + end) for base in bases for end in COMPANIONS)):
             if _same(out, file):
                 raise InputError(f"the output {out} belongs to the store {database}; give another file to write to")
     for file in (out, Path(os.path.realpath(out))):
-        bases = [file, *(Path(str(file).removesuffix(end)) for end in COMPANIONS if file.name.endswith(end))]
-        if any(is_sqlite(base) for base in bases):
+        databases = [file, *(Path(str(file).removesuffix(end)) for end in COMPANIONS if file.name.endswith(end))]
+        if any(map(is_sqlite, databases)):
             raise InputError(f"the output {out} belongs to a SQLite database; give another file to write to")
 
 
@@ -135,12 +136,6 @@ def drop_unfinished_line(path: Path) -> bool:
     if end < len(whole):
         os.truncate(path, end)
     return end < len(whole)
-
-
-def _companions(database: Path) -> list[Path]:
-    return [
-        file.with_name(file.name + end) for file in {database, Path(os.path.realpath(database))} for end in COMPANIONS
-    ]
 
 
 def _same(one: Path, other: Path) -> bool:

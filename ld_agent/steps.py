@@ -26,10 +26,6 @@ class GaveWay(BaseException):
     `Exception`, so that nothing on its way takes it for a failure of the model."""
 
 
-def never() -> bool:
-    return False
-
-
 class Work(Generic[T]):
     """A piece of work in progress: its current requests, or its result.
 
@@ -75,7 +71,7 @@ class Work(Generic[T]):
             self.asked, self.done, self.result = (), True, stop.value
 
 
-def run(steps: Steps[T], complete: Complete, wanted: Callable[[], bool] = never) -> T:
+def run(steps: Steps[T], complete: Complete, wanted: Callable[[], bool] = lambda: False) -> T:
     """Run one piece of work; an exception of ``complete`` is raised inside it, at the request.
 
     Args:

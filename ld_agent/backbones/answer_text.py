@@ -90,11 +90,6 @@ def without_reasoning(text: str) -> str:
     return split(text).text
 
 
-def marks_reasoning(text: str) -> bool:
-    """Whether a text contains a mark of reasoning, closed or not."""
-    return CHANNEL in text or TAG.search(text) is not None
-
-
 def opened(prompt: str) -> str:
     """Return the tag that a prompt ends with, so that the answer to it begins inside reasoning; "" for none."""
     last = next(iter([*TAG.finditer(prompt)][-1:]), None)
@@ -158,7 +153,7 @@ class AnswerStream:
         self._text += "".join(self._unread)
         self._unread.clear()
         self._unread_length = 0
-        if self._thinks and not marks_reasoning(self._text):
+        if self._thinks and CHANNEL not in self._text and not TAG.search(self._text):
             return
         answer = cleaned(_UNFINISHED.sub("", self._text))
         if answer.unopened and self._shown and not answer.text.startswith(self._shown):

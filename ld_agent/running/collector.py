@@ -276,8 +276,10 @@ class Collector:
         try:
             completions = self._complete(requests) if requests else ()
         except BaseException as exc:
+            if len(batch) > 1 and not isinstance(exc, Exception):
+                exc = BackboneError("the model call was interrupted by another caller; try again")
             for job in batch:
-                job.answers.set_exception(self._as_own(exc, len(batch)))
+                job.answers.set_exception(exc)
         else:
             rest = iter(completions)
             for job in batch:
@@ -288,10 +290,3 @@ class Collector:
                     job.answers.set_result(answers)
         with self._changed:
             self._changed.notify_all()
-
-    @staticmethod
-    def _as_own(exc: BaseException, callers: int) -> BaseException:
-        """The error to raise for a caller: an interruption of another caller's thread appears as a failed call."""
-        if isinstance(exc, Exception) or callers == 1:
-            return exc
-        return BackboneError("the model call was interrupted by another caller; try again")

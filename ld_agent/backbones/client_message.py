@@ -124,7 +124,7 @@ def client_message(given: Json, where: str = "the message") -> ClientMessage | N
         role,
         without_reasoning(text) if role == "assistant" else text,
         str(given.get("name") or "") if given.get("type") not in CALLS else "",
-        tuple(_as_part(part) for part in parts if is_media(part)),
+        tuple(_as_part(part) for part in parts if _words(part) is None and _part(part)),
         _calls(given) if role == "assistant" else (),
         str(given.get("tool_call_id") or given.get("call_id") or ""),
     )
@@ -185,11 +185,6 @@ def text_of(content: object, between: str = "\n") -> str | None:
     return between.join(text for text in texts if text)
 
 
-def is_media(part: object) -> bool:
-    """Whether a part of a message is something else than text, to be seen, heard or read: `text_of` leaves its place."""
-    return isinstance(part, Mapping) and _part(part).startswith("[") and _words(part) is None
-
-
 def is_known(part: Mapping[str, object]) -> bool:
     """Whether a part of a message is of a kind that `text_of` reads or leaves out on purpose, such as reasoning."""
     kind = str(part.get("type", ""))
@@ -206,6 +201,7 @@ def _words(part: Mapping[str, object]) -> str | None:
 
 
 def _part(part: Mapping[str, object]) -> str:
+    """The text of a part, or the place of what is to be seen, heard or read; "": it leaves none."""
     kind, words = str(part.get("type", "")), _words(part)
     if words is not None:
         return words

@@ -64,22 +64,16 @@ def _signal_json(head: Head) -> bool:
     )
 
 
-def _telegram(head: Head) -> bool:
-    return "date" in head.message and head.message.get("type") in ("message", "service")
-
-
-def _slack(head: Head) -> bool:
-    return head.has("ts") and (head.has("text") or head.has("type"))
-
-
 READERS: Mapping[str, tuple[Format, ...]] = {
     "chatgpt": ((lambda head: isinstance(head.first.get("mapping"), Mapping), chatgpt),),
     "claude": ((lambda head: head.has("chat_messages"), claude),),
     "openwebui": ((_openwebui, openwebui),),
     "librechat": ((_librechat, librechat),),
-    "telegram": ((_telegram, telegram),),
+    "telegram": (
+        (lambda head: "date" in head.message and head.message.get("type") in ("message", "service"), telegram),
+    ),
     "discord": ((lambda head: {"author", "timestamp"} <= {*head.message} and head.has("channel"), discord),),
-    "slack": ((_slack, slack),),
+    "slack": ((lambda head: head.has("ts") and (head.has("text") or head.has("type")), slack),),
     "sillytavern": ((lambda head: head.has("character_name") or head.has("mes", "is_user"), sillytavern),),
     "signal": ((_signal_json, signal), (lambda head: head.markdown and any(map(signal_head, head.lines)), signal_text)),
     "messages": ((lambda head: any(map(apple_time, head.lines)), messages),),

@@ -62,7 +62,7 @@ class Agent:
         unfinished: what is finished before the agent closes.
 
     Raises:
-        ConfigError: an unknown view or scorer.
+        ConfigError: not a config, an unknown view or an unknown scorer.
         StoreError: the memory file cannot be opened.
         EncoderMismatchError: its vectors were not made by the encoder given.
     """

@@ -55,10 +55,6 @@ class Passage:
     asker: str
     lines: tuple[Line, ...]
 
-    @property
-    def text(self) -> str:
-        return _text(self.lines)
-
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -147,11 +143,11 @@ def of_scenes(rng: random.Random) -> Iterator[Drawn]:
             rng.shuffle(elsewhere)
             candidates = [pair.window(scene.said, n, alone=True) for n in elsewhere if n != place]
             candidates.append(pair.window(other.said, rng.randrange(len(other.said))))
-            free = [passage for passage in candidates if _share(new, passage.text) <= MOST_MISSED]
+            free = [passage for passage in candidates if _share(new, _text(passage.lines)) <= MOST_MISSED]
             yield from (Drawn(of, passage, question, "") for passage in free[:1])
             if rng.random() < 0.08:  # said by the agent of itself
                 agents = Pair(rng, pair.agent, pair.asker).window(scene.said, place)
-                if re.search(r"\b(?:my|I)\b", question) and re.search(r"\b(?:I|my|I'm)\b", agents.text):
+                if re.search(r"\b(?:my|I)\b", question) and re.search(r"\b(?:I|my|I'm)\b", _text(agents.lines)):
                     yield Drawn(of, replace(agents, asker=pair.asker), question, "")
         for question, _ in scene.missing:
             pair = _pair(rng)

@@ -38,22 +38,11 @@ CHECKED = "en"
 
 
 class Resources:
-    """Models, encoder, topics and store of one agent.
-
-    Args:
-        config: see `ld_agent.config.Config`.
-        backbone: a ready backbone for all modules instead of the configured ones.
-        clock: gives the time of utterances that come without one.
-        encoder, topics: loaded ones, shared with another agent; None: the configured ones.
+    """Models, encoder, topics and store of one agent, whose arguments and errors these are.
 
     Attributes:
         annotated: annotated memories by conversation key, for the view ``golden``.
         progress: called during long work on conversations opened from now on, such as encoding after an import.
-
-    Raises:
-        ConfigError: not a config, an unknown view or an unknown scorer.
-        StoreError: the memory file cannot be opened.
-        EncoderMismatchError: its vectors were not made by the encoder given.
     """
 
     def __init__(

@@ -7,7 +7,6 @@ decoding. PEFT itself is not needed to run an adapter.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -26,12 +25,8 @@ ACCEPTED: Mapping[str, tuple[object, ...]] = {
 """PEFT settings and the values with which an adapter can be chosen per row."""
 
 
-@dataclass(frozen=True, slots=True)
-class Factors:
-    """One adapter's part in one linear module, float32: ``down`` (in, r) and ``up`` (r, out) with the scale in it."""
-
-    down: Tensor
-    up: Tensor
+Factors = tuple[Tensor, Tensor]
+"""One adapter's part in one linear module, float32: down (in, r) and up (r, out) with the scale in it."""
 
 
 class AdaptedLinear(nn.Module):
@@ -102,8 +97,8 @@ class LoraAdapters:
         adapter.check_base(self._base_name, self._linear)
         for path, (down, up) in adapter.factors.items():
             scaled = up.float() * adapter.scale(path)
-            transposed = (factor.T.contiguous().to(self._device) for factor in (down.float(), scaled))
-            self._adapted(path).factors[name] = Factors(*transposed)
+            transposed = [factor.T.contiguous().to(self._device) for factor in (down.float(), scaled)]
+            self._adapted(path).factors[name] = transposed[0], transposed[1]
         self.names.add(name)
         self._selected = ()
 
@@ -130,14 +125,15 @@ def _stacked(factors: dict[str, Factors], rows: tuple[str | None, ...]) -> tuple
     used = [factors[row] for row in rows if row in factors]
     if not used:
         return None, None
+    some_down, some_up = used[0]
     if len(rows) == 1:  # nothing to copy: adapters change with every request
-        return used[0].down[None], used[0].up[None]
-    rank = max(len(one.up) for one in used)
-    down = used[0].down.new_zeros(len(rows), len(used[0].down), rank)
-    up = used[0].up.new_zeros(len(rows), rank, used[0].up.shape[1])
+        return some_down[None], some_up[None]
+    rank = max(len(up) for _, up in used)
+    down = some_down.new_zeros(len(rows), len(some_down), rank)
+    up = some_up.new_zeros(len(rows), rank, some_up.shape[1])
     for number, row in enumerate(rows):
         if row is not None and row in factors:
-            one = factors[row]
-            down[number, :, : len(one.up)] = one.down
-            up[number, : len(one.up)] = one.up
+            its_down, its_up = factors[row]
+            down[number, :, : len(its_up)] = its_down
+            up[number, : len(its_up)] = its_up
     return down, up

@@ -63,7 +63,9 @@ def _episode(record: Record) -> Episode:
     if not turns:
         raise record.error("the conversation has no utterances")
     memories = tuple(_memory(memory) for memory in record.records("memories")) if "memories" in record else ()
-    episode = Episode(record.text("id"), record.text("agent"), tuple(turns), _personas(record), record.source, memories)
+    name, agent = record.text("id"), record.text("agent")
+    personas = _facts(record.record("personas")) if "personas" in record else {}
+    episode = Episode(name, agent, tuple(turns), personas, record.source, memories)
     for name in (episode.agent, *episode.personas, *(name for memory in memories for name in memory.facts)):
         if name not in episode.speakers:
             raise record.error(f"{name!r} does not speak here; the speakers are {', '.join(episode.speakers)}")
@@ -106,25 +108,19 @@ def _turn(utterance: Record, session: int | None) -> Turn:
 def _memory(record: Record) -> AnnotatedMemory:
     record.refuse_unknown(("at", "facts"))
     facts = record.record("facts")
-    return AnnotatedMemory(record.time("at"), {name: tuple(facts.texts(name)) for name in facts.values})
+    return AnnotatedMemory(record.time("at"), _facts(facts))
 
 
-def _personas(record: Record) -> dict[str, tuple[str, ...]]:
-    if "personas" not in record:
-        return {}
-    personas = record.record("personas")
-    return {name: tuple(personas.texts(name)) for name in personas.values}
+def _facts(record: Record) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(record.texts(name)) for name in record.values}
 
 
 def _values(episode: Episode) -> dict[str, Any]:
     values: dict[str, Any] = {"id": episode.id, "agent": episode.agent}
     if episode.personas:
-        values["personas"] = {name: list(facts) for name, facts in episode.personas.items()}
+        values["personas"] = dict(episode.personas)
     if episode.memories:
-        values["memories"] = [
-            {"at": iso(memory.at), "facts": {name: list(facts) for name, facts in memory.facts.items()}}
-            for memory in episode.memories
-        ]
+        values["memories"] = [{"at": iso(memory.at), "facts": dict(memory.facts)} for memory in episode.memories]
     numbers = [turn.session for turn in episode.turns]
     if all(number is None for number in numbers):
         return values | {"utterances": [_utterance(turn) for turn in episode.turns]}
@@ -143,5 +139,5 @@ def _values(episode: Episode) -> dict[str, Any]:
 def _utterance(turn: Turn) -> dict[str, Any]:
     values: dict[str, Any] = {"speaker": turn.speaker, "text": turn.text, "at": iso(turn.at)}
     if turn.traits is not None:
-        values["traits"] = list(turn.traits)
+        values["traits"] = turn.traits
     return values

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from ld_agent.errors import InputError
-from ld_agent.storage.rows import Rewriting, Vector, insert, json_text, moment
+from ld_agent.storage.rows import Rewriting, Vector, from_rows, insert, json_text
 from ld_agent.storage.utterances import Utterances
 from ld_agent.types import Change, Record, as_known, checked_name
 
@@ -55,8 +55,7 @@ class Edits(Utterances):
     def changes(self, key: int) -> list[Change]:
         """Manual changes, oldest first."""
         query = "SELECT target, action, at, before FROM change WHERE conversation = ? ORDER BY pk"
-        rows = self.db.of(key).rows(query, (key,))
-        return [Change(target, action, moment(at), before) for target, action, at, before in rows]
+        return from_rows(Change, self.db.of(key).rows(query, (key,)))
 
     def rewrite(self, key: int, rewriting: Rewriting, at: datetime) -> None:
         """Carry a change by hand to utterances and records, atomically and logged."""

@@ -8,13 +8,16 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.storage.database import Database
 from ld_agent.types import Record, Trait, Utterance
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Vector = NDArray[np.float32]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -157,14 +160,20 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 flags are bool, every other value is text or a whole number; only `NULLABLE_COLUMNS` may be None."""
 COUNTERS = ("utterances", "records", "traits")
 """The numbers of ids used by a conversation."""
-JSON_COLUMNS = frozenset({"topics", "sources", "details", "said_by"})
-TIME_COLUMNS = frozenset({"at", "last_at", "holds_from", "holds_until", "expires", "edited"})
+JSON_COLUMNS = frozenset({"topics", "sources", "details", "said_by", "scopes"})
+TIME_COLUMNS = frozenset("at last_at holds_from holds_until expires edited created revoked start end".split())
 NULLABLE_COLUMNS = frozenset({"superseded_by", "holds_from", "holds_until", "expires", "edited"})
 FLAG_COLUMNS = frozenset({"closed", "extracted", "fallback", "interrupted", "pinned", "replaced"})
 NUMBER_COLUMNS = frozenset({"number", "session", "mentions", "since", "through", "utc_offset", *COUNTERS})
-UTTERANCE, RECORD, TRAIT = (", ".join(field.name for field in fields(kind)) for kind in (Utterance, Record, Trait))
-"""The columns of each type, for SELECT."""
-T = TypeVar("T", Utterance, Record, Trait)
+T = TypeVar("T", bound="DataclassInstance")
+
+
+def columns_of(kind: type[DataclassInstance]) -> str:
+    """The columns of a type, for SELECT."""
+    return ", ".join(field.name for field in fields(kind))
+
+
+UTTERANCE, RECORD, TRAIT = (columns_of(kind) for kind in (Utterance, Record, Trait))
 
 
 def microseconds(at: datetime) -> int:
@@ -219,7 +228,7 @@ def stored_value(column: str, value: Any) -> Any:
 
 
 def from_row(kind: type[T], row: Sequence[Any]) -> T:
-    """The utterance, record or trait from its columns."""
+    """An object of a type from its columns."""
     return kind(*(plain_value(column.name, stored) for column, stored in zip(fields(kind), row, strict=True)))
 
 
@@ -228,7 +237,7 @@ def from_rows(kind: type[T], rows: Iterable[Sequence[Any]]) -> list[T]:
     return [from_row(kind, row) for row in rows]
 
 
-def insert_item(db: Database, table: str, key: int, item: Utterance | Record | Trait, **more: Any) -> None:
+def insert_item(db: Database, table: str, key: int, item: DataclassInstance, **more: Any) -> None:
     """Store an item of a conversation, with further columns of its row."""
     columns = {column.name: getattr(item, column.name) for column in fields(item)}
     insert(db, table, {"conversation": key, **columns, **more})

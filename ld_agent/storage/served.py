@@ -6,7 +6,6 @@ Contains all SQL of the server. Knows nothing about HTTP; of keys it stores only
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
 import string
 import sys
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ld_agent.errors import InputError
 from ld_agent.storage.database import EVERYONE, Database, tenant_of
-from ld_agent.storage.rows import PATIENCE, TRAITS, json_text, microseconds, moment
+from ld_agent.storage.rows import PATIENCE, TRAITS, columns_of, from_row, from_rows, insert, insert_item, microseconds
 from ld_agent.types import PersonSummary, SessionSummary, ThreadSummary, Utterance
 
 if TYPE_CHECKING:
@@ -85,14 +84,12 @@ class Keys:
         if unknown := [scope for scope in scopes if scope not in SCOPES]:
             raise InputError(f"{unknown[0]!r} is not a scope; known: {', '.join(SCOPES)}")
         key = f"lda_{secrets.token_hex(4)}{secrets.token_urlsafe(32)}"
-        self._db.execute(
-            "INSERT INTO api_key (prefix, hash, tenant, scopes, rate, created) VALUES (?, ?, ?, ?, ?, ?)",
-            (key[:PREFIX_LENGTH], _hash(key), tenant, json_text(list(scopes)), rate, microseconds(now)),
-        )
+        row = {"prefix": key[:PREFIX_LENGTH], "hash": _hash(key), "tenant": tenant, "scopes": list(scopes)}
+        insert(self._db, "api_key", row | {"rate": rate, "created": now})
         return key
 
     def all(self) -> list[ApiKey]:
-        return [_key(row) for row in self._db.rows(f"SELECT {KEY} FROM api_key ORDER BY created, prefix")]
+        return from_rows(ApiKey, self._db.rows(f"SELECT {KEY} FROM api_key ORDER BY created, prefix"))
 
     def in_use(self) -> bool:
         """Whether there has ever been a key; from then on every request needs one."""
@@ -101,7 +98,7 @@ class Keys:
     def find(self, key: str) -> ApiKey | None:
         """The stored key, unless it is unknown or was revoked."""
         row = self._db.row(f"SELECT {KEY} FROM api_key WHERE hash = ? AND revoked IS NULL", (_hash(key),))
-        return _key(row) if row else None
+        return from_row(ApiKey, row) if row else None
 
     def valid(self, prefix: str) -> bool:
         """Whether the key with this prefix is still valid."""
@@ -119,7 +116,7 @@ class Keys:
         row = self._db.row(f"SELECT {KEY} FROM api_key WHERE prefix = ?", (prefix,))
         if not row:
             raise InputError(f"no key begins with {prefix!r}; `ld-agent keys list` shows the prefixes")
-        return _key(row)
+        return from_row(ApiKey, row)
 
 
 class Answers:
@@ -137,26 +134,22 @@ class Answers:
                 "DELETE FROM answer WHERE id = ?1 OR (conversation = ?2 AND request = ?3)",
                 (answer.id, key, answer.request),
             )
-            said = (key, answer.id, answer.thread, answer.request, answer.fingerprint, answer.reply, answer.finish)
-            self._db.of(key).execute(
-                f"INSERT INTO answer (conversation, {ANSWER}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*said, answer.prompt_tokens, answer.completion_tokens, microseconds(answer.at)),
-            )
+            insert_item(self._db.of(key), "answer", key, answer)
 
     def of_request(self, key: int, request: str) -> Answer | None:
         """The answer to the request with this Idempotency-Key in a conversation."""
-        return _answer(
-            self._db.of(key).row(f"SELECT {ANSWER} FROM answer WHERE conversation = ? AND request = ?", (key, request))
-        )
+        query = f"SELECT {ANSWER} FROM answer WHERE conversation = ? AND request = ?"
+        row = self._db.of(key).row(query, (key, request))
+        return from_row(Answer, row) if row else None
 
     def find(self, answer_id: str) -> tuple[str, Answer] | None:
         """An answer by its id, with the id of its conversation; not one that has only begun."""
         everyone = self._db.acting_for(EVERYONE)
-        row = everyone.row(
-            "SELECT c.id FROM answer a JOIN conversation c ON c.pk = a.conversation WHERE a.id = ?", (answer_id,)
-        )
-        answer = _answer(everyone.row(f"SELECT {ANSWER} FROM answer WHERE id = ?", (answer_id,)))
-        return None if row is None or answer is None or answer.finish == BEGUN else (str(row[0]), answer)
+        of_answer = "SELECT c.id FROM answer a JOIN conversation c ON c.pk = a.conversation WHERE a.id = ?"
+        whose = everyone.row(of_answer, (answer_id,))
+        row = everyone.row(f"SELECT {ANSWER} FROM answer WHERE id = ?", (answer_id,))
+        answer = from_row(Answer, row) if whose and row else None
+        return None if answer is None or answer.finish == BEGUN else (str(whose[0]), answer)
 
     def text(self, key: int, answer: Answer) -> str:
         """The text of an answer; "" if its utterance is gone."""
@@ -201,7 +194,7 @@ class Directory:
                 FROM conversation c WHERE {where} ORDER BY id LIMIT {most}""",
             values,
         )
-        return [PersonSummary(i, s, u, r, t, None if at is None else moment(at)) for i, s, u, r, t, at in rows]
+        return from_rows(PersonSummary, rows)
 
     def has_memory(self, key: int, target: str) -> bool:
         """Whether there is a record, trait or utterance with this id."""
@@ -222,7 +215,7 @@ class Directory:
                WHERE u.conversation = ? AND replaced = 0 GROUP BY s.thread ORDER BY max(u.pk) DESC""",
             (key,),
         )
-        return [ThreadSummary(name, count, moment(at)) for name, count, at in rows]
+        return from_rows(ThreadSummary, rows)
 
     def sessions(self, key: int, before: int | None, most: int) -> list[SessionSummary]:
         """Sessions by number, the latest first; ``before``: only those with lower numbers."""
@@ -236,10 +229,7 @@ class Directory:
                GROUP BY s.number, s.thread, s.closed ORDER BY s.number DESC""",
             (key, before, most),
         )
-        return [
-            SessionSummary(number, thread, bool(closed), count, moment(start), moment(end))
-            for number, thread, closed, count, start, end in rows
-        ]
+        return from_rows(SessionSummary, rows)
 
     def recalls(self, key: int, sessions: Sequence[int], most: int) -> dict[int, tuple[int, list[Utterance]]]:
         """By session, the number of replies that recalled its memories, and the latest of these replies."""
@@ -290,8 +280,7 @@ class Directory:
         return [(row[0], row[1]) for row in rows]
 
 
-KEY = "prefix, tenant, scopes, rate, created, revoked"
-ANSWER = "id, thread, request, fingerprint, reply, finish, prompt_tokens, completion_tokens, at"
+KEY, ANSWER = (columns_of(kind) for kind in (ApiKey, Answer))
 LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
@@ -303,14 +292,3 @@ def _pattern(words: str) -> str:
 
 def _hash(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
-
-
-def _key(row: tuple[str, str, str, int | None, int, int | None]) -> ApiKey:
-    prefix, tenant, scopes, rate, created, revoked = row
-    return ApiKey(
-        prefix, tenant, tuple(json.loads(scopes)), rate, moment(created), None if revoked is None else moment(revoked)
-    )
-
-
-def _answer(row: tuple[str, str, str | None, str, str, str, int, int, int] | None) -> Answer | None:
-    return None if row is None else Answer(*row[:8], moment(row[8]))

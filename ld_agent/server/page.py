@@ -135,7 +135,7 @@ def live(about: About, seen: Annotated[str, Query(max_length=200)] = "") -> Resp
 @router.get("/people/{person}/sessions/{number}")
 def session(about: About, number: int) -> Response:
     """What was said in a session, what it became, and which replies recalled it."""
-    values = page_data.session(about.whose, number)
+    [values] = page_data.opened(about.whose, [number])
     part = "_session.html" if about.is_part else "session.html"
     return about.show(part, number=number, explained=about.explained(), tab="about", **values)
 

@@ -21,7 +21,7 @@ from ld_agent.memory.views import VIEWS
 from ld_agent.prompts import as_line
 from ld_agent.server.service import Known
 from ld_agent.text import SENTENCE_END, stems, terms_of
-from ld_agent.types import Recalled, Record, Reply, SessionSummary, Trait, Utterance
+from ld_agent.types import Recalled, Record, Reply, Trait, Utterance
 
 SESSIONS = 15
 """Number of sessions per page."""
@@ -31,46 +31,25 @@ SEARCHED = 30
 """Maximum number of words that a line must contain to be found; a database refuses a thousand conditions."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineEntry:
-    """One session on the timeline.
-
-    Attributes:
-        gained: number of traits learned from it, including superseded ones.
-        recalls: number of later replies that recalled it.
-    """
-
-    session: SessionSummary
-    records: list[Record]
-    gained: int
-    recalls: int
+def timeline(whose: Known, before: int | None) -> tuple[list[dict[str, Any]], int | None]:
+    """A page of sessions, latest first, each with its summary and what `opened` says; and the start of the next page."""
+    sessions = whose.service.directory.sessions(whose.key, before, SESSIONS + 1)
+    shown = sessions[:SESSIONS]
+    values = opened(whose, [session.number for session in shown])
+    entries = [{"session": session, **of_session} for session, of_session in zip(shown, values, strict=True)]
+    return entries, shown[-1].number if len(sessions) > SESSIONS else None
 
 
-def timeline(whose: Known, before: int | None) -> tuple[list[TimelineEntry], int | None]:
-    """A page of sessions, latest first, and the start of the next page."""
-    directory, store, key = whose.service.directory, whose.store, whose.key
-    sessions = directory.sessions(key, before, SESSIONS + 1)
-    recalls = directory.recalls(key, [session.number for session in sessions[:SESSIONS]], RECALLS)
-    entries = []
-    for session in sessions[:SESSIONS]:
-        said = [u.id for u in store.session_utterances(key, session.number)]
-        gained = len(store.personas(key).learned_from(said))
-        records = store.records(key, session=session.number)
-        entries.append(TimelineEntry(session, records, gained, recalls.get(session.number, (0, []))[0]))
-    return entries, sessions[SESSIONS - 1].number if len(sessions) > SESSIONS else None
-
-
-def session(whose: Known, number: int) -> dict[str, Any]:
-    """A session opened: what was said, its memories and traits, and the latest of the replies that recalled it."""
-    said = whose.session(number)
-    recalls, recalled_by = whose.service.directory.recalls(whose.key, [number], RECALLS).get(number, (0, []))
-    return {
-        "said": said,
-        "records": whose.store.records(whose.key, session=number),
-        "gained": whose.store.personas(whose.key).learned_from([u.id for u in said]),
-        "recalls": recalls,
-        "recalled_by": recalled_by,
-    }
+def opened(whose: Known, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    """Of each session: what was said, its memories and traits, and the latest of the replies that recalled it."""
+    recalled = whose.service.directory.recalls(whose.key, numbers, RECALLS)
+    values: list[dict[str, Any]] = []
+    for number in numbers:
+        said, (recalls, recalled_by) = whose.session(number), recalled.get(number, (0, []))
+        gained = whose.store.personas(whose.key).learned_from([u.id for u in said])
+        records = whose.store.records(whose.key, session=number)
+        values += [{"said": said, "gained": gained, "records": records, "recalls": recalls, "recalled_by": recalled_by}]
+    return values
 
 
 def held(whose: Known) -> tuple[str, list[Trait]]:

@@ -56,12 +56,13 @@ async def say(request: Request, login: Visitor) -> Response:
     if not login.caller.may("chat"):
         raise ApiError(403, "this key may not chat; log in with one that has the scope chat", "missing_scope")
     person, service = fields.get("person", "").strip(), request.app.state.service
-    chat = read_chat([{"role": "user", "content": fields.get("text", "").replace("\r\n", "\n")}], {}, "text")
+    said = [{"role": "user", "content": fields.get("text", "").replace("\r\n", "\n")}]
+    lines, _, passed = read_chat(said, {}, "text")
     asked = Asked(
         login.caller.conversation_id(person),
         None,
-        chat.lines,
-        ReplyOptions(seed=secrets.randbits(31), passed=chat.passed),
+        lines,
+        ReplyOptions(seed=secrets.randbits(31), passed=passed),
         service.model,
         new_id("chatcmpl-"),
         name=usable_name(person) or None,

@@ -114,13 +114,14 @@ async def chat_completions(
     """
     check_model(request, body.model)
     whom = body.addressed(request)
-    chat = read_chat([m.model_dump(exclude_unset=True) for m in body.messages], body.passed_on)
-    task = is_task(chat.lines, chat.instructions, bool(body.stream))
+    messages = [m.model_dump(exclude_unset=True) for m in body.messages]
+    lines, instructions, passed = read_chat(messages, body.passed_on)
+    task = is_task(lines, instructions, bool(body.stream))
     asked = Asked(
         None if whom.person is None or task else caller.conversation_id(whom.person),
         whom.thread,
-        chat.lines,
-        body.options(body.max_completion_tokens or body.max_tokens, chat.instructions, chat.passed),
+        lines,
+        body.options(body.max_completion_tokens or body.max_tokens, instructions, passed),
         body.model,
         new_id("chatcmpl-"),
         whole=whom.whole,

@@ -6,7 +6,6 @@ import hashlib
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Annotated, Any, Literal
 
@@ -118,35 +117,24 @@ def nested(given: Mapping[str, Any], kinds: Sequence[str] = KINDS_OF_TOOLS) -> d
     return {"type": kind, kind: {key: value for key, value in given.items() if key != "type"}}
 
 
-@dataclass(frozen=True, slots=True)
-class Chat:
-    """A chat as a client sent it.
-
-    Attributes:
-        lines: what people and the agent said; the last is a person's, to be answered; without any, the answer is to the thread's
-            last line.
-        instructions: of the system's messages.
-        passed: what is no line: images, tools and their results, a reply that has begun.
-    """
-
-    lines: tuple[Line, ...]
-    instructions: str
-    passed: Passed
-
-
 def read_chat(
     given: Sequence[Mapping[str, Any]],
     passed_on: Mapping[str, Any],
     where: str = "messages",
     *,
     continues: bool = False,
-) -> Chat:
+) -> tuple[tuple[Line, ...], str, Passed]:
     """Read a request's messages or items, or refuse them.
 
     Args:
         passed_on: parameters for the model's call.
         where: the field that holds them, for errors.
         continues: the request may consist of tools' results alone.
+
+    Returns:
+        what people and the agent said, whose last line is a person's, to be answered; without any, the answer is to the thread's
+        last line. Then the instructions of the system's messages, and what is no line: images, tools and their results, a
+        reply that has begun.
     """
     if len(given) > MESSAGES:
         text = f"{len(given)} messages; send at most {MESSAGES}, the latest ones"
@@ -158,7 +146,7 @@ def read_chat(
     _check(messages, where)
     instructions = "\n\n".join(m.text for m in messages if m.role == "system" and m.text.strip())
     talk = [m for m in messages if m.role != "system"]
-    begun = _begun(talk)
+    begun = [*takewhile(lambda m: m.role == "assistant" and _is_line(m), reversed(talk))][::-1]  # the reply to continue
     lines = [m for m in talk[: len(talk) - len(begun)] if _is_line(m)]
     asides = _asides(talk)
     if talk and talk[-1].role == "user" and not talk[-1].text.strip():
@@ -172,7 +160,7 @@ def read_chat(
         Line(m.role == "assistant", m.text, "" if m.role == "assistant" else usable_name(m.name)) for m in lines
     )
     passed = Passed(media, passed_on, asides, "\n".join(m.text for m in begun), formatted=FORMAT in passed_on)
-    return Chat(said, instructions, passed)
+    return said, instructions, passed
 
 
 def _check(messages: Sequence[ClientMessage], where: str) -> None:
@@ -199,11 +187,6 @@ def _addresses(part: Mapping[str, Any]) -> Iterator[str]:
 
 def _is_line(message: ClientMessage) -> bool:
     return message.role != "tool" and not message.calls and bool(message.text.strip())
-
-
-def _begun(talk: Sequence[ClientMessage]) -> list[ClientMessage]:
-    """The messages of the reply that a request ends with, to be continued."""
-    return [*takewhile(lambda m: m.role == "assistant" and _is_line(m), reversed(talk))][::-1]
 
 
 def _asides(talk: Sequence[ClientMessage]) -> tuple[Aside, ...]:

@@ -133,13 +133,13 @@ async def _asked(request: Request, body: ResponseRequest, caller: Caller, idempo
         conversation, thread = of_answer, answer.thread
     messages = [InputItem(role="user", content=body.input)] if isinstance(body.input, str) else body.input
     given = [m.model_dump(exclude_unset=True) for m in messages]
-    chat = read_chat(given, body.passed_on, "input", continues=conversation is not None)
-    instructions = "\n\n".join(text for text in (body.instructions or "", chat.instructions) if text.strip())
+    lines, of_messages, passed = read_chat(given, body.passed_on, "input", continues=conversation is not None)
+    instructions = "\n\n".join(text for text in (body.instructions or "", of_messages) if text.strip())
     return Asked(
         conversation,
         answer_id if thread is None else thread,
-        chat.lines,
-        body.options(body.max_output_tokens, instructions, chat.passed),
+        lines,
+        body.options(body.max_output_tokens, instructions, passed),
         body.model,
         answer_id,
         name=whom.name,

@@ -40,19 +40,19 @@ def memory_server(agent: Agent, person: str) -> MCPServer[Any]:
     Args:
         person: the person for calls that name none.
     """
-    tools, resources = _Tools(agent, person), _Resources(agent)
-    callable_tools = (tools.remember, tools.recall, tools.about, tools.edit, tools.pin, tools.undo, tools.forget)
+    memory = _Memory(agent, person)
+    tools = (memory.remember, memory.recall, memory.about, memory.edit, memory.pin, memory.undo, memory.forget)
     server: MCPServer[Any] = MCPServer(
         "ld_agent",
         version=__version__,
         instructions=INSTRUCTIONS,
         log_level="WARNING",
-        tools=[_strict(_shown_as(ToolError, tool)) for tool in callable_tools],
+        tools=[_strict(_shown_as(ToolError, tool)) for tool in tools],
     )
     for path, failure, resource in (
-        ("people", ResourceError, resources.people),
-        ("people/{person}", ResourceNotFoundError, resources.one),
-        ("people/{person}/sessions/{number}", ResourceNotFoundError, resources.session),
+        ("people", ResourceError, memory.people),
+        ("people/{person}", ResourceNotFoundError, memory.one),
+        ("people/{person}/sessions/{number}", ResourceNotFoundError, memory.session),
     ):
         server.resource(f"ldagent://{path}", mime_type="application/json")(_shown_as(failure, resource))
     return server
@@ -81,8 +81,9 @@ def _shown_as(failure: type[MCPServerError], function: Callable[..., Any]) -> Ca
     return call
 
 
-class _Tools:
-    """What an assistant may call, each in a thread of its own; the docstrings are what it reads about them."""
+class _Memory:
+    """What an assistant may call, in a thread of its own, and what it may read, as JSON; the docstrings are what it reads about
+    the tools."""
 
     def __init__(self, agent: Agent, person: str) -> None:
         self._agent, self._person = agent, person
@@ -111,7 +112,7 @@ class _Tools:
 
     def about(self, person: Whom = "") -> dict[str, Any]:
         """What is known about a person: traits by speaker, and the latest memories."""
-        return _about(self._agent, _stored(self._agent, person or self._person))
+        return self._about(self._stored(person or self._person))
 
     def edit(self, id: Which, text: Annotated[str, Field(description="What it should say.")], person: Whom = "") -> str:
         """Correct a memory, a trait or something said, and everything else that says it."""
@@ -133,16 +134,7 @@ class _Tools:
         self._opened(person).forget(id)
         return f"forgot {id}"
 
-    def _opened(self, person: str) -> Conversation:
-        stored = _stored(self._agent, person or self._person)
-        return self._agent.conversation(stored.id, thread=THREAD, agent_name=stored.agent)
-
-
-class _Resources:
-    """What an assistant may read, as JSON."""
-
-    def __init__(self, agent: Agent) -> None:
-        self._agent, self._directory = agent, Directory(agent.resources.store)
+    # ---- resources
 
     def people(self) -> str:
         """Everyone who is known."""
@@ -151,39 +143,43 @@ class _Resources:
 
     def one(self, person: str) -> str:
         """What is known about one person, and their sessions."""
-        stored = _stored(self._agent, person)
-        sessions = self._directory.sessions(stored.key, None, 1000)
+        stored = self._stored(person)
+        sessions = Directory(self._agent.store).sessions(stored.key, None, 1000)
         listed = [{"number": s.number, "thread": s.thread, "start": s.start, "end": s.end} for s in sessions]
-        return _json(_about(self._agent, stored) | {"sessions": listed})
+        return _json(self._about(stored) | {"sessions": listed})
 
     def session(self, person: str, number: str) -> str:
         """What was said in one session."""
-        key = _stored(self._agent, person).key
+        key = self._stored(person).key
         is_number = number.isdecimal() and len(number) < 18
         said = self._agent.store.session_utterances(key, int(number)) if is_number else []
         if not said:
             raise InputError(f"{person!r} has no session {number}")
         return _json([UtteranceShape.of(u).model_dump(mode="json") for u in said])
 
+    # ---- both
+
+    def _stored(self, person: str) -> StoredConversation:
+        stored = self._agent.store.find_conversation(person)
+        if stored is None:
+            raise InputError(f"nothing is known about {person!r}")
+        return stored
+
+    def _opened(self, person: str) -> Conversation:
+        stored = self._stored(person or self._person)
+        return self._agent.conversation(stored.id, thread=THREAD, agent_name=stored.agent)
+
+    def _about(self, conversation: StoredConversation) -> dict[str, Any]:
+        store, now = self._agent.store, self._agent.resources.clock()
+        traits = [trait for trait in store.traits(conversation.key) if trait.active and not trait.over(now)]
+        records = store.records(conversation.key)[-LATEST:]
+        of_trait, of_record = {"id", "speaker", "text", "at", "channel"}, {"id", "text", "at", "channel", "said_by"}
+        return {
+            "person": conversation.id,
+            "traits": [TraitShape.of(t).model_dump(mode="json", include=of_trait) for t in traits],
+            "memories": [RecordShape.of(r).model_dump(mode="json", include=of_record) for r in records],
+        }
+
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _stored(agent: Agent, person: str) -> StoredConversation:
-    stored = agent.store.find_conversation(person)
-    if stored is None:
-        raise InputError(f"nothing is known about {person!r}")
-    return stored
-
-
-def _about(agent: Agent, conversation: StoredConversation) -> dict[str, Any]:
-    now = agent.resources.clock()
-    traits = [trait for trait in agent.store.traits(conversation.key) if trait.active and not trait.over(now)]
-    records = agent.store.records(conversation.key)[-LATEST:]
-    of_trait, of_record = {"id", "speaker", "text", "at", "channel"}, {"id", "text", "at", "channel", "said_by"}
-    return {
-        "person": conversation.id,
-        "traits": [TraitShape.of(t).model_dump(mode="json", include=of_trait) for t in traits],
-        "memories": [RecordShape.of(r).model_dump(mode="json", include=of_record) for r in records],
-    }

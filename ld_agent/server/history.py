@@ -75,7 +75,8 @@ def compare(stored: Sequence[Line], sent: Sequence[Line], whole: bool) -> Compar
             stored; otherwise a single line is appended.
     """
     sent = _joined(stored, sent)
-    as_it_is = Comparison(len(stored), 0, answer_again=_unanswered(stored, sent[-1]))
+    repeated = bool(stored) and same(stored[-1], sent[-1])  # unanswered, and sent again after a failure
+    as_it_is = Comparison(len(stored), 0, answer_again=repeated)
     if len(sent) == 1 and not whole:
         return as_it_is
     if not stored:
@@ -118,11 +119,6 @@ def _alike(stored: Line, sent: Line) -> bool:
     if stored.text == sent.text or not stored.text:
         return True
     return sent.by_agent and bool(sent.text) and stored.text.startswith(sent.text)
-
-
-def _unanswered(stored: Sequence[Line], last: Line) -> bool:
-    """Whether a line is the last one stored and unanswered: a request repeated after a failure."""
-    return bool(stored) and same(stored[-1], last)
 
 
 def _overlap(stored: Sequence[Line], sent: Sequence[Line]) -> tuple[int, int]:

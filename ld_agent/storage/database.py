@@ -43,7 +43,6 @@ class TurnLock(Protocol):
 
     def acquire(self, waits: bool) -> bool:
         """Acquire the lock; False: another process holds it. With ``waits``, wait until that process releases it or ends."""
-        ...
 
     def release(self) -> None: ...
 
@@ -63,47 +62,36 @@ class Database(Protocol):
             key: the conversation that is written to; nobody else writes to it in between.
             alone: nobody writes to any conversation in between.
         """
-        ...
 
     def snapshot(self) -> AbstractContextManager[None]:
         """All reads inside see one consistent state, whatever other processes write; read-only."""
-        ...
 
     def execute(self, sql: str, values: tuple[Any, ...] = ()) -> int:
         """Run one writing statement; returns the number of rows it changed."""
-        ...
 
     def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
         """All rows of a query."""
-        ...
 
     def row(self, sql: str, values: tuple[Any, ...] = ()) -> Any:
         """The first row of a query, or None."""
-        ...
 
     def version(self, key: int) -> Hashable:
         """Changes when another connection has written to a conversation; None: it was deleted."""
-        ...
 
     def of(self, key: int) -> Database:
         """The same connection, acting for the tenant who owns the conversation; it cannot reach other tenants' rows."""
-        ...
 
     def acting_for(self, tenant: str) -> Database:
         """The same connection, acting for a tenant or for `EVERYONE`. Without this it reaches no tenant's rows, or those of
         the tenant for whom the current transaction acts."""
-        ...
 
     def within(self, column: str, placeholder: str) -> str:
         """SQL: whether a column's value is in a list that is given as a value."""
-        ...
 
     def elements(self, column: str) -> str:
         """SQL: the elements of a column of JSON lists, as rows of the column ``value``."""
-        ...
 
     def for_reading(self) -> Database:
         """A connection to the same data whose reads never wait for this one's writes; this one where that is so already."""
-        ...
 
     def close(self) -> None: ...

@@ -58,16 +58,14 @@ class _Conversation:
 
     key: int
     counters: Mapping[str, int]
-    sessions: dict[int, bool] = field(default_factory=dict)
-    """Whether each session is closed, by number."""
+    sessions: dict[int, tuple[str, bool]] = field(default_factory=dict)
+    """The thread of each session, and whether it is closed, by number."""
     utterances: set[str] = field(default_factory=set)
     traits: set[str] = field(default_factory=set)
     superseded: dict[str, str] = field(default_factory=dict)
     """The trait that supersedes each, by id."""
     ends_given: bool = True
     """Whether superseded traits say when they ended; older exports do not."""
-    threads: dict[int, str] = field(default_factory=dict)
-    """The thread of each session."""
     last: dict[str, tuple[int, datetime]] = field(default_factory=dict)
     """Session and time of the last utterance of each thread."""
     newest: int = 0
@@ -205,7 +203,8 @@ class Import:
             raise ValueError(f"its session {values['session']} has no session line")
         if kind == "utterance":
             _check_utterance(taken, values)
-            if self._latest and values["at"] > self._latest and not taken.sessions[values["session"]]:
+            _, closed = taken.sessions[values["session"]]
+            if self._latest and values["at"] > self._latest and not closed:
                 raise ValueError(f"utterance {values['id']}, in a session that has not ended, is still to come")
         elif kind in ("observed", "record", "trait", "recall"):
             said = [row.get("utterance")]
@@ -242,16 +241,16 @@ def _circle(superseded: Mapping[str, str]) -> str:
 
 
 def _check_session(taken: _Conversation, values: Mapping[str, Any]) -> None:
-    number, thread = values["number"], values["thread"]
-    if any(taken.threads[other] == thread and not closed for other, closed in taken.sessions.items()):
+    number, thread, last = values["number"], values["thread"], max(taken.sessions, default=0)
+    if (thread, False) in taken.sessions.values():
         raise ValueError(f"session {number} follows one that is not closed")
-    if number <= max(taken.sessions, default=0):
-        raise ValueError(f"session {number} follows session {max(taken.sessions, default=0)}")
-    taken.sessions[number], taken.threads[number] = bool(values["closed"]), thread
+    if number <= last:
+        raise ValueError(f"session {number} follows session {last}")
+    taken.sessions[number] = thread, values["closed"]
 
 
 def _check_utterance(taken: _Conversation, values: Mapping[str, Any]) -> None:
-    thread, number = taken.threads[values["session"]], taken.newest
+    (thread, _), number = taken.sessions[values["session"]], taken.newest
     session, at = taken.last.get(thread, (0, values["at"]))
     if values["session"] < session:
         raise ValueError(f"utterance {values['id']} of session {values['session']} follows one of session {session}")

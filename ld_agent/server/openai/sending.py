@@ -33,7 +33,6 @@ class Events(Protocol):
 
     def end(self, answered: Answered) -> Iterator[str]:
         """What follows the whole text of an answer."""
-        ...
 
     def failed(self, error: ApiError) -> Iterator[str]: ...
 

@@ -95,38 +95,38 @@ class MemoryClient:
 
     def people(self, after: str = "", containing: str = "", limit: int = 100) -> list[PersonSummary]:
         query = {"after": after, "containing": containing, "limit": limit}
-        return self._list(PersonSummary, "people", PEOPLE, query)
+        return self._read(list[PersonSummary], PEOPLE, "people", query)
 
     def person(self, person: str) -> PersonSummary:
         return self._read(PersonSummary, _of(person))
 
     def recall(self, person: str, text: str, at: datetime | str | None = None, k: int | None = None) -> list[Recalled]:
         query = {"text": text} | _time(at) | ({"k": k} if k else {})
-        return self._list(Recalled, "recalled", _of(person, "recall"), query)
+        return self._read(list[Recalled], _of(person, "recall"), "recalled", query)
 
     def messages(self, person: str, text: str, thread: str = "", at: datetime | str | None = None) -> Prompt:
         body = {"text": text, "thread": thread} | _time(at)
         return self._parsed(Prompt, self._ask("POST", _of(person, "messages"), json=body))
 
     def records(self, person: str, after: str = "", limit: int = 100) -> list[Record]:
-        return self._list(Record, "records", _of(person, "records"), {"after": after, "limit": limit})
+        return self._read(list[Record], _of(person, "records"), "records", {"after": after, "limit": limit})
 
     def traits(self, person: str, *, history: bool = False, as_of: datetime | str | None = None) -> list[Trait]:
         query = {"history": history} | ({} if as_of is None else {"as_of": utc(as_of, "as_of").isoformat()})
-        return self._list(Trait, "traits", _of(person, "traits"), query)
+        return self._read(list[Trait], _of(person, "traits"), "traits", query)
 
     def threads(self, person: str) -> list[ThreadSummary]:
-        return self._list(ThreadSummary, "threads", _of(person, "threads"))
+        return self._read(list[ThreadSummary], _of(person, "threads"), "threads")
 
     def sessions(self, person: str, before: int | None = None, limit: int = 100) -> list[SessionSummary]:
         query = {"limit": limit} | ({"before": before} if before is not None else {})
-        return self._list(SessionSummary, "sessions", _of(person, "sessions"), query)
+        return self._read(list[SessionSummary], _of(person, "sessions"), "sessions", query)
 
     def session(self, person: str, number: int) -> SessionDetail:
         return self._read(SessionDetail, _of(person, "sessions", str(number)))
 
     def changes(self, person: str) -> list[Change]:
-        return self._list(Change, "changes", _of(person, "changes"))
+        return self._read(list[Change], _of(person, "changes"), "changes")
 
     def export(self, person: str) -> str:
         return str(self._ask("GET", _of(person, "export")).text)
@@ -185,11 +185,8 @@ class MemoryClient:
             what = f"{method} {path} was answered with status {response.status_code}"
             raise ServerError(f"{what}; is this the address of `ld-agent serve`?", response.status_code) from exc
 
-    def _read(self, kind: type[T], path: str) -> T:
-        return self._parsed(kind, self._ask("GET", path))
-
-    def _list(self, kind: type[T], name: str, path: str, query: Mapping[str, Any] | None = None) -> list[T]:
-        return self._parsed(list[kind], self._ask("GET", path, params=query), name)  # type: ignore[valid-type]
+    def _read(self, kind: type[T], path: str, name: str = "", query: Mapping[str, Any] | None = None) -> T:
+        return self._parsed(kind, self._ask("GET", path, params=query), name)
 
     def _parsed(self, kind: type[T], response: httpx.Response, name: str = "") -> T:
         """An answer, or what stands under a name in it, as a type."""

@@ -146,9 +146,15 @@ class PostgresConnection:
         if self._current is not None:
             yield
             return
+
+        def begun(connection: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+            connection.execute("BEGIN")
+            begin(connection)
+            return connection
+
         self._local.keys, self._local.transaction_id = set(), None
-        with self.errors():
-            connection = self._begun(begin)
+        with self.errors():  # nothing is written yet, so a connection that turns out to be lost is replaced
+            connection = self._retried(begun, keep=True)
         self._local.connection = connection
         try:
             yield
@@ -179,16 +185,6 @@ class PostgresConnection:
                 return row is not None and row[0] == "committed"
             time.sleep(0.02)
         return False
-
-    def _begun(self, begin: Callable[[psycopg.Connection[Any]], object]) -> psycopg.Connection[Any]:
-        """A connection inside a transaction. Nothing is written yet, so one that turns out to be lost is replaced."""
-
-        def started(connection: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
-            connection.execute("BEGIN")
-            begin(connection)
-            return connection
-
-        return self._retried(started, keep=True)
 
     @property
     def _current(self) -> psycopg.Connection[Any] | None:

@@ -189,17 +189,9 @@ class Connection:
         with self._lock:
             self._db.close()
 
-    @contextmanager
-    def errors(self) -> Iterator[None]:
+    def errors(self) -> AbstractContextManager[None]:
         """Map SQLite's exceptions to `StoreError`, with file and remedy."""
-        try:
-            yield
-        except sqlite3.Error as exc:
-            raise StoreError(_remedy(exc), self.path) from exc
-        except UnicodeEncodeError as exc:
-            raise not_storable(self.path, exc) from exc
-        except UnicodeDecodeError as exc:  # of a text, or of what SQLite says about a broken schema
-            raise StoreError(DAMAGED, self.path) from exc
+        return _errors(self.path)
 
 
 def version_of(path: Path) -> tuple[int, int]:
@@ -208,12 +200,19 @@ def version_of(path: Path) -> tuple[int, int]:
     Raises:
         StoreError: as `Connection`.
     """
+    with _errors(str(path)), closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
+        return _version(db, str(path)), len(MIGRATIONS)
+
+
+@contextmanager
+def _errors(path: str) -> Iterator[None]:
     try:
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
-            return _version(db, str(path)), len(MIGRATIONS)
+        yield
     except sqlite3.Error as exc:
         raise StoreError(_remedy(exc), path) from exc
-    except UnicodeDecodeError as exc:
+    except UnicodeEncodeError as exc:
+        raise not_storable(path, exc) from exc
+    except UnicodeDecodeError as exc:  # of a text, or of what SQLite says about a broken schema
         raise StoreError(DAMAGED, path) from exc
 
 

@@ -44,7 +44,7 @@ class Bodies:
             return
         try:
             _check_content_type(scope)
-            limit = _limit(scope) if scope["method"] in JSON_METHODS else (MOST, _too_large(MOST))
+            limit = _limit(scope) if scope["method"] in JSON_METHODS else (MOST, None)
             body = await asyncio.wait_for(self._read(receive, *limit), self._patience)
         except (TimeoutError, ApiError, LDAgentError, NotLoggedInError) as exc:
             slow = ApiError(408, f"the request did not arrive within {self._patience:g} seconds", "too_slow")
@@ -55,8 +55,8 @@ class Bodies:
             if body is not None:
                 await self._app(scope, _replayed(body, receive), send)
 
-    async def _read(self, receive: Receive, most: int, refusal: Exception) -> bytes | None:
-        """The body, or the refusal of one with more bytes; None: the client disconnected."""
+    async def _read(self, receive: Receive, most: int, refusal: Exception | None) -> bytes | None:
+        """The body; None: the client disconnected. One with more bytes is refused, by an exception of its own if given."""
         parts, size, more = list[bytes](), 0, True
         while more:
             message = await receive()
@@ -67,27 +67,24 @@ class Bodies:
             if size <= most:
                 parts.append(part)
             elif not more or size > DRAINED:
-                raise refusal
+                raise refusal or ApiError(413, f"the body has more than {most} bytes; send less", "body_too_large")
         return b"".join(parts)
 
 
-def _too_large(most: int) -> ApiError:
-    return ApiError(413, f"the body has more than {most} bytes; send less", "body_too_large")
-
-
-def _limit(scope: Scope) -> tuple[int, Exception]:
-    """The limit of a body and what refuses a larger one; a stranger is refused before it takes memory, or has little."""
+def _limit(scope: Scope) -> tuple[int, Exception | None]:
+    """The limit of a body, and how to refuse a larger one if not as too large; a stranger is refused before it takes memory, or
+    has little."""
     request = Request(scope)
     if scope["path"].startswith("/v1/"):
         identified(request)
-        return MOST, _too_large(MOST)
+        return MOST, None
     try:
         request.app.state.logins.find(request)
     except ApiError:
-        return MOST_OF_STRANGER, _too_large(MOST_OF_STRANGER)
+        return MOST_OF_STRANGER, None
     except NotLoggedInError as exc:  # often of a session that has just ended, with a file to import
-        return MOST_OF_STRANGER, _too_large(MOST_OF_STRANGER) if scope["path"] == "/login" else exc
-    return MOST, _too_large(MOST)
+        return MOST_OF_STRANGER, None if scope["path"] == "/login" else exc
+    return MOST, None
 
 
 def _check_content_type(scope: Scope) -> None:

@@ -146,15 +146,11 @@ def changes(store: Store, conversation: StoredConversation, path: Path) -> Chang
         if not item.id:
             added += [item] if item.text else []
         elif item.digest != _digest(item.text) and item.id in now:
-            speaker = speakers.get(item.id, "")
+            speaker, place = speakers.get(item.id, ""), path / item.place
             if not item.text.removeprefix(speaker).strip():
-                raise DataFileError(
-                    path / item.place, None, "has no text; delete the whole line to forget what it said"
-                )
+                raise DataFileError(place, None, "has no text; delete the whole line to forget what it said")
             if not item.text.startswith(speaker):
-                raise DataFileError(
-                    path / item.place, None, f"must begin with {speaker!r}; who said it cannot be changed"
-                )
+                raise DataFileError(place, None, f"must begin with {speaker!r}; who said it cannot be changed")
             if _digest(now[item.id]) != _digest(store.redaction.kept(item.text)):
                 edited[item.id] = item.text
     known = store.known_sources(conversation.key, [item.source for item in added])

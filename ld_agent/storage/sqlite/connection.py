@@ -19,6 +19,18 @@ APPLICATION_ID = 0x4C44_4147  # "LDAG" in the file's header tells a store from a
 BUSY_SECONDS = 30.0
 RETRY_SECONDS = 0.02
 DAMAGED = "the store is damaged; restore it from a copy, or save what can be read with `sqlite3 FILE .recover`"
+SAFE = "free some space and try again, nothing that was stored is lost"
+REMEDIES: tuple[tuple[str | tuple[str, ...], str], ...] = (
+    ("SQLITE_NOTADB", "this file is not an ld_agent store; give another --store"),
+    ("SQLITE_FULL", f"the disk is full; {SAFE}"),
+    ("SQLITE_READONLY", "the store is read-only; make the file and its folder writable"),
+    ("SQLITE_CANTOPEN", "the store cannot be opened; check that its folder exists and is writable"),
+    (("SQLITE_BUSY", "SQLITE_LOCKED"), "another process kept the store locked; try again when it is done"),
+    ("SQLITE_CORRUPT", DAMAGED),
+    ("SQLITE_CONSTRAINT_FOREIGNKEY", "the conversation was deleted while in use; reopen it"),
+    ("SQLITE_IOERR", f"the disk is full, over its quota or failing ({{}}); {SAFE}"),
+)
+"""By the beginning of an error's name; {} is what SQLite says."""
 
 
 class Connection:
@@ -235,24 +247,8 @@ def _bound(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _remedy(exc: sqlite3.Error) -> str:
     text = str(exc)
-    name = getattr(exc, "sqlite_errorname", "")
     if "closed database" in text:
         return "the store was closed; open it again"
-    if name == "SQLITE_NOTADB":
-        return "this file is not an ld_agent store; give another --store"
-    if name == "SQLITE_FULL":
-        return "the disk is full; free some space and try again, nothing that was stored is lost"
-    if name.startswith("SQLITE_READONLY"):
-        return "the store is read-only; make the file and its folder writable"
-    if name.startswith("SQLITE_CANTOPEN"):
-        return "the store cannot be opened; check that its folder exists and is writable"
-    if name.startswith("SQLITE_BUSY") or name == "SQLITE_LOCKED":
-        return "another process kept the store locked; try again when it is done"
-    if name.startswith("SQLITE_CORRUPT"):
-        return DAMAGED
-    if name == "SQLITE_CONSTRAINT_FOREIGNKEY":
-        return "the conversation was deleted while in use; reopen it"
-    if name.startswith("SQLITE_IOERR"):
-        failed = f"the disk is full, over its quota or failing ({text})"
-        return f"{failed}; free some space and try again, nothing that was stored is lost"
-    return f"the store failed: {text}"
+    name = getattr(exc, "sqlite_errorname", "")
+    known = (remedy for begins, remedy in REMEDIES if name.startswith(begins))
+    return next(known, "the store failed: {}").format(text)

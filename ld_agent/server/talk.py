@@ -21,7 +21,7 @@ from ld_agent.server.openai.sending import sent
 from ld_agent.server.openai.turns import Asked, new_id
 from ld_agent.server.page_frame import About, Visitor, back, shown
 from ld_agent.server.service import Known, Service
-from ld_agent.types import ReplyOptions, Utterance
+from ld_agent.types import ReplyOptions
 
 STREAM = "text/event-stream"
 router = APIRouter(include_in_schema=False)
@@ -85,7 +85,8 @@ async def beside(about: About, utterance: str) -> Response:
 def _beside(whose: Known, utterance: str) -> dict[str, Any]:
     store, key = whose.store, whose.key
     reply = whose.service.explained.get((whose.id, utterance))
-    heard = reply.heard if reply else _answered(whose, utterance)
+    said = store.utterances_by_id(key, [utterance]).get(utterance)
+    heard = reply.heard if reply else store.line_before(key, said) if said else None
     asked = heard.id if heard else ""
     return {
         "query": heard.text if heard else "",
@@ -93,11 +94,3 @@ def _beside(whose: Known, utterance: str) -> dict[str, Any]:
         "learned": store.personas(key).learned_from([asked]),
         "pending": any(u.id == asked for u in store.unextracted(key)),
     }
-
-
-def _answered(whose: Known, utterance: str) -> Utterance | None:
-    """The line before a reply in its session."""
-    reply = whose.store.utterances_by_id(whose.key, [utterance]).get(utterance)
-    said = whose.session(reply.session) if reply else []
-    place = next((n for n, u in enumerate(said) if u.id == utterance), 0)
-    return said[place - 1] if place else None

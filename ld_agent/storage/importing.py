@@ -246,7 +246,7 @@ def _check_session(taken: _Conversation, values: Mapping[str, Any]) -> None:
         raise ValueError(f"session {number} follows one that is not closed")
     if number <= last:
         raise ValueError(f"session {number} follows session {last}")
-    taken.sessions[number] = thread, values["closed"]
+    taken.sessions[number] = thread, bool(values["closed"])
 
 
 def _check_utterance(taken: _Conversation, values: Mapping[str, Any]) -> None:

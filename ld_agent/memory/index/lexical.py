@@ -84,6 +84,7 @@ class Postings:
         self._counts: dict[str, array[int]] = {}
         self.documents: array[int] = array("I")
         self._lengths: array[float] = array("f")
+        self._length = 0.0
         self._word_bytes = 0
 
     def snapshot(self, name: str) -> Arrays:
@@ -100,6 +101,7 @@ class Postings:
         postings._rows, postings._counts = unpacked(arrays, f"{name}.rows"), unpacked(arrays, f"{name}.counts", "H")
         postings.documents = array("I", arrays[f"{name}.documents"].tobytes())
         postings._lengths = array("f", arrays[f"{name}.lengths"].tobytes())
+        postings._length = float(arrays[f"{name}.lengths"].sum(dtype=np.float64))
         postings._word_bytes = sum(len(word) + 350 + 6 * len(rows) for word, rows in postings._rows.items())
         return postings
 
@@ -119,6 +121,7 @@ class Postings:
         self._word_bytes += 6 * len(counts)
         self.documents.append(row)
         self._lengths.append(float(sum(counts.values())))
+        self._length += self._lengths[-1]
 
     def match(
         self, words: Iterable[str], rows: NDArray[np.intp] | None = None, most: float = 1.0
@@ -138,7 +141,7 @@ class Postings:
             return score
         documents, wanted = np.frombuffer(self.documents, np.uint32), None if rows is None else rows.astype(np.uint32)
         lengths = np.frombuffer(self._lengths, np.float32)
-        scale = SATURATION * LENGTH / max(float(lengths.mean(dtype=np.float64)), 1e-9)
+        scale = SATURATION * LENGTH / max(self._length / n, 1e-9)
         total = 0.0
         for word in sorted(set(words)):
             listed = self._rows.get(word)

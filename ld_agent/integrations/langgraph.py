@@ -239,6 +239,3 @@ def _fits(value: Mapping[str, Any], wanted: dict[str, Any]) -> bool:
         return bool(store.search(("item",), filter=wanted))
     except TypeError:
         return False
-
-
-__all__ = ["MemoryStore"]

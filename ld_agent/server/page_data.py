@@ -67,13 +67,11 @@ class Told:
 
     Attributes:
         theme: what it is about.
-        over: it holds no longer.
         before: what it replaced, latest first.
     """
 
     trait: Trait
     theme: str
-    over: bool
     before: list[Trait]
 
 
@@ -89,15 +87,12 @@ def told(whose: Known, conversation: Conversation) -> list[Told]:
             heads.append((trait, vector))
         else:
             before[last.id].insert(0, trait)
-    missing = relation.encoder.encode([trait.text for trait, vector in heads if vector is None])
-    fresh = iter(missing)
+    fresh = iter(relation.encoder.encode([trait.text for trait, vector in heads if vector is None]))
     vectors = [next(fresh) if vector is None else vector for _, vector in heads]
     themes = themes_of(np.reshape(vectors, (-1, relation.encoder.dimension)), samples, relation.encoder.encode)
     speakers, order = list(dict.fromkeys(trait.speaker for trait in traits.values())), list(samples)
-    found = [
-        Told(trait, theme, trait.over(now), before[trait.id]) for (trait, _), theme in zip(heads, themes, strict=True)
-    ]
-    return sorted(found, key=lambda one: (speakers.index(one.trait.speaker), order.index(one.theme), one.over))
+    found = [Told(trait, theme, before[trait.id]) for (trait, _), theme in zip(heads, themes, strict=True)]
+    return sorted(found, key=lambda o: (speakers.index(o.trait.speaker), order.index(o.theme), o.trait.over(now)))
 
 
 def _latest(trait: Trait, traits: Mapping[str, Trait]) -> Trait:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.storage.database import Database
-from ld_agent.types import Record, Trait, Utterance
+from ld_agent.types import Record, Trait, Utterance, iso, utc
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -30,6 +30,8 @@ CATCH_UP = 3
 rebuild``."""
 ITEMS = "items"
 """The view of what programs store; it expires when they say so, and its lines go with it."""
+RECALLS_KEPT = 32
+"""Number of recall times kept per record; earlier ones are only counted."""
 UNENCODED: Vector = np.empty(0, np.float32)
 """The vector of a record that is not searched by meaning."""
 
@@ -249,3 +251,22 @@ def insert(db: Database, table: str, row: Mapping[str, Any], *, unless_there: bo
     conflict = " ON CONFLICT DO NOTHING" if unless_there else ""
     values = tuple(stored_value(column, value) for column, value in row.items())
     return db.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places}){conflict}", values)
+
+
+# ---- a record's recalls, in its details: ``recalls``, the times of the latest, and ``recalled_before``, how many were earlier
+
+
+def with_recall(details: Mapping[str, Any], at: datetime) -> dict[str, Any]:
+    """Details after one more recall; idempotent for the same time."""
+    times = sorted({*details.get("recalls", ()), iso(at)})
+    counted, kept = times[:-RECALLS_KEPT], times[-RECALLS_KEPT:]
+    noted = dict(details) | {"recalls": kept}
+    if counted:
+        noted["recalled_before"] = details.get("recalled_before", 0) + len(counted)
+    return noted
+
+
+def recalls_before(details: Mapping[str, Any], at: datetime) -> tuple[int, datetime | None]:
+    """How often a record was recalled before a time, and when last; recalls at that time or later do not count."""
+    times = [time for time in details.get("recalls", ()) if time < iso(at)]
+    return details.get("recalled_before", 0) + len(times), utc(times[-1]) if times else None

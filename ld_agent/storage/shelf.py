@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from ld_agent.errors import StoreError
 from ld_agent.storage.database import Database
-from ld_agent.storage.recollection import with_recall
 from ld_agent.storage.rows import (
     CATCH_UP,
     PATIENCE,
@@ -24,6 +23,7 @@ from ld_agent.storage.rows import (
     json_text,
     microseconds,
     vector_from,
+    with_recall,
 )
 from ld_agent.storage.utterances import EVERYTHING, IMPORTED
 from ld_agent.types import Record, Session, Utterance, least_trusted

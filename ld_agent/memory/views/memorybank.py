@@ -26,8 +26,7 @@ from ld_agent.memory.views.stored import StoredView, recalled
 from ld_agent.modules.base import retried
 from ld_agent.modules.summarizer import Summary, cleaned_answer
 from ld_agent.steps import Steps, side_by_side
-from ld_agent.storage.recollection import recalls_before
-from ld_agent.storage.rows import Draft
+from ld_agent.storage.rows import Draft, recalls_before
 from ld_agent.text import SENTENCE_END, stems_of, words_of
 from ld_agent.types import Recalled, Record, Session
 

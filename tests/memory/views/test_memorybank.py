@@ -9,7 +9,8 @@ import pytest
 from one_view import DAY, MINUTE, START, OneView
 
 from ld_agent.memory.views.memorybank import _line_about
-from ld_agent.storage.recollection import KEPT, recalls_before
+from ld_agent.storage.rows import RECALLS_KEPT as KEPT
+from ld_agent.storage.rows import recalls_before
 
 DOGS = ("Maya: I took my two dogs to Rome.", "Sam: Did the dogs like Rome?")
 VIOLIN = ("Maya: I sold my violin to Ben.", "Sam: Do you miss the violin?")

@@ -114,20 +114,21 @@ def _learned(relation: Relation, waiting: list[Utterance]) -> Steps[list[str]]:
         answered = [relation.store.answered(relation.key, u) for u in utterances]
         settings = relation.resources.config.modules.extractor
         extractor = Extractor(relation.models, settings.prompting, settings.grounded)
-        extracted = yield from extractor.steps([_told(relation, u) for u in utterances], answered)
+        told = [_told(relation, u) for u in utterances]
+        extracted = yield from extractor.steps(told, answered)
         if relation.resources.config.personas.attribution:
             pairs = zip(utterances, extracted, strict=True)
             extracted = [traits if _may_have_traits(relation, u) else () for u, traits in pairs]
         check = relation.check
-        learned = list(zip(utterances, extracted, answered, strict=True))
+        learned = list(zip(utterances, told, extracted, answered, strict=True))
         if check is None:
-            _merge(relation, [(u, _dated(relation, u, traits, before)) for u, traits, before in learned])
+            _merge(relation, [(u, _dated(relation, u, traits, before)) for u, _, traits, before in learned])
             return
-        for u, traits, before in learned:  # in turn, because a line may end what the one before told
+        for u, text, traits, before in learned:  # in turn, because a line may end what the one before told
             yield ()  # each line's judgement takes a while, and somebody may wait by now
-            true, ended, over_by = _judged(relation, check, u, traits)
-            right, wrong = _slip(relation, check, u)
-            now, outdated = yield from _changed(relation, check, u)
+            true, ended, over_by = _judged(relation, check, u, text, traits)
+            right, wrong = _slip(relation, check, u, text)
+            now, outdated = yield from _changed(relation, check, u, text)
             true, ended = [*dict.fromkeys([*right, *true, *now])], [*wrong, *ended, *outdated]
             written = _dated(relation, u, true, before)
             by_text = {text: over_by[trait] for trait, text in zip(true, written, strict=True) if trait in over_by}
@@ -142,12 +143,15 @@ def _dated(relation: Relation, said: Utterance, traits: Sequence[str], before: s
 
 
 def _judged(
-    relation: Relation, check: StatementCheck, said: Utterance, traits: Sequence[str]
+    relation: Relation, check: StatementCheck, said: Utterance, text: str, traits: Sequence[str]
 ) -> tuple[Sequence[str], Sequence[tuple[Trait, datetime]], Mapping[str, Trait]]:
     """The traits that an utterance supports, its speaker's traits that it ends and when, and the later traits that end those
     of an imported utterance, by text. Writes nothing, as models take time.
+
+    Args:
+        text: what the utterance tells.
     """
-    if not (text := _told(relation, said)).strip():
+    if not text.strip():
         return traits, (), {}
     lines = [*_before(relation, said), (said.speaker, text)]
     near = relation.bank.near(said.speaker, text, CONCERNED, ABOUT)
@@ -192,12 +196,12 @@ def _merge(
 
 
 def _changed(
-    relation: Relation, check: StatementCheck, said: Utterance
+    relation: Relation, check: StatementCheck, said: Utterance, told: str
 ) -> Steps[tuple[list[str], list[tuple[Trait, datetime]]]]:
     """What becomes of the trait that an utterance may change, the nearest one or else the one told right before: the trait as
     it is now if there is one, and whether it ends the old one."""
     asked = not check.verbatim and _may_have_traits(relation, said)
-    text = " ".join(told for _, told in telling([(said.speaker, _told(relation, said))], said.speaker)) if asked else ""
+    text = " ".join(part for _, part in telling([(said.speaker, told)], said.speaker)) if asked else ""
     if not text.strip() or len(text) > LONGEST_LINE:
         return [], []
     before = {u.id for u in _said_before(relation, said) if u.speaker == said.speaker}
@@ -211,10 +215,11 @@ def _changed(
     return [new] * keeps, [(old, said.at)] * ends
 
 
-def _slip(relation: Relation, check: StatementCheck, said: Utterance) -> tuple[list[str], list[tuple[Trait, datetime]]]:
+def _slip(
+    relation: Relation, check: StatementCheck, said: Utterance, text: str
+) -> tuple[list[str], list[tuple[Trait, datetime]]]:
     """What an utterance corrects of what its speaker said a moment ago, as it is right, and the trait that was wrong, which
     ends when it was told: it never held."""
-    text = _told(relation, said)
     if check.corrections.log_odds(text) < CORRECTING:
         return [], []
     before = {u.id: u for u in _said_before(relation, said, LATELY) if u.speaker == said.speaker}

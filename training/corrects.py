@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -61,11 +61,11 @@ def fitted(lines: list[tuple[str, bool]]) -> dict[str, float]:
                 read[row, places[word]] = len(words) ** -0.5
     labels = torch.tensor([float(corrects) for _, corrects in lines], dtype=torch.float64)
     weights = torch.zeros(len(places) + 1, dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS([weights], max_iter=300, line_search_fn="strong_wolfe")
+    optimizer: Any = torch.optim.LBFGS([weights], max_iter=300, line_search_fn="strong_wolfe")
 
-    def loss() -> torch.Tensor:
+    def loss() -> Any:
         optimizer.zero_grad()
-        value = binary_cross_entropy_with_logits(read @ weights[1:] + weights[0], labels, reduction="sum")
+        value: Any = binary_cross_entropy_with_logits(read @ weights[1:] + weights[0], labels, reduction="sum")
         value = value + weights[1:].square().sum() / (2 * WIDTH)
         value.backward()
         return value

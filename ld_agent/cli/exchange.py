@@ -187,15 +187,18 @@ def import_history(
     _summarize(imported, export, name, me, dry)
     if broken is not None:
         raise broken
-    if dry:
-        return
-    learning = settings.changed(store={"path": store})
+    if not dry:
+        _learn(imported, settings.changed(store={"path": store}), conversation, agent, me)
+
+
+def _learn(imported: Imported, learning: Config, conversation: str, agent: str, me: str) -> None:
+    """Correct what was edited, and say how the rest is learned."""
     if imported.edited:
         with agent_of(learning) as learner:
             correct_edited(learner.conversation(conversation, agent_name=agent, resume=False), imported)
     if imported.stored:
         taking = _estimate(learning, conversation) if imported.stored > MANY and errors.is_terminal else ""
-        where = f"--store {shown(store)} --conversation {conversation}"
+        where = f"--store {shown(learning.store.path)} --conversation {conversation}"
         chat = f"ld-agent chat {where} agent.user={quote(me)}"
         say(f"what they tell is learned{taking} in the background of `{chat}`, or now, with an")
         say(f"estimate of the time: `ld-agent memory rebuild {where}`; Ctrl-C interrupts it, the same command resumes")

@@ -60,6 +60,7 @@ class PersonaBank:
     ) -> None:
         self._progress, self._reading = progress, reading
         self._store, self._key, self._encoder, self._settings = store, key, encoder, settings
+        self._most_of_agent, self._most = settings.most(of_agent=True), settings.most(of_agent=False)
         self._shelf = store.personas(key)
 
     def drop_mirror(self) -> None:
@@ -239,11 +240,11 @@ class PersonaBank:
             learned; speakers without traits are absent.
         """
         chosen: dict[str, tuple[str, ...]] = {}
-        now, settings = microseconds(at), self._settings
+        now, recency = microseconds(at), self._settings.recency
         known = now if since is None else microseconds(since)
         for speaker in dict.fromkeys(speakers):
-            bank, cap = self._banks.get(speaker), settings.most(of_agent=speaker == agent)
-            best = bank.best(query, now, known, cap, settings.recency) if bank and cap else []
+            bank, cap = self._banks.get(speaker), self._most_of_agent if speaker == agent else self._most
+            best = bank.best(query, now, known, cap, recency) if bank and cap else []
             if best:
                 chosen[speaker] = tuple([trait.text for trait in best])
         return chosen

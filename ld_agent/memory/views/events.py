@@ -36,6 +36,7 @@ class EventView(View):
 
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)
+        self._gamma = context.settings.least_cosine
         self._needs_passages = scorer(context.settings.scorer).needs_passages
 
     @classmethod
@@ -101,7 +102,7 @@ class EventView(View):
             lambda: RecordIndex(*made_from, passages=passages, progress=context.progress),
         )
         asked, rules = (query.text, query.vector, query.at), (query.topics, settings.tau, settings.scorer)
-        return index.search(Search(*asked, settings.k, settings.least_cosine, *rules, query.goes_on))
+        return index.search(Search(*asked, settings.k, self._gamma, *rules, query.goes_on))
 
 
 def _spread(utterances: Sequence[Utterance]) -> Sequence[Utterance]:

@@ -26,7 +26,7 @@ from ld_agent.modules.reader import Reader, agreed, answer_in, holding, timely
 from ld_agent.modules.replies import only_repeats, reply_text
 from ld_agent.modules.situation import Prompted, Situation, only_about, with_results
 from ld_agent.steps import Steps
-from ld_agent.text import LONGEST_READ, SENTENCE_END, shared_stems, whole_sentences
+from ld_agent.text import LONGEST_READ, shared_stems, whole_sentences
 from ld_agent.types import SAID, ReplyOptions, Utterance
 
 Hear = Callable[[str], None]
@@ -220,7 +220,8 @@ class Answering:
         if not found:
             return None
         heard = situation.heard
-        ended = [(situation.ended.get(line.id, ""), line.id not in situation.slips) for line, _ in found]
+        slips, gone = situation.slips, situation.ended
+        ended = [(slips.get(line.id) or gone.get(line.id, ""), line.id not in slips) for line, _ in found]
         places = holding(heard.text, heard.speaker, [answer.text for _, answer in found], ended, reading)
         return _chosen(heard, [found[n] for n in places], reading)[1] if places else None
 
@@ -243,6 +244,8 @@ class Answering:
         if not found:
             return None if situation.passed.parameters else Answer(words.not_told, NO_COMPLETION, (UNDECIDED,))
         last = max(found, key=lambda said: (bool(said.id), said.at))
+        if last.id in situation.slips:
+            last = replace(last, text=situation.corrections[last.id])
         lines = {u.id: u for said in evidence.passages for u in said if u.speaker == last.speaker and u.id}.values()
         since = sorted((u for u in lines if u.at > last.at and not _asks(u)), key=lambda said: said.at)
         ended = over(evidence.check, [([(u.speaker, u.text)], f"{last.speaker}: {last.text}") for u in since])
@@ -312,12 +315,8 @@ class Evidence:
         return any(self._supported([(lines, answer) for lines in passages], ANSWERED))
 
     def _meant(self, passage: Passage) -> Lines:
-        """A passage without sentences that were slips."""
-        slips, gone = self.situation.slips, self.situation.ended
-        told = (
-            (u, [s for s in SENTENCE_END.split(u.text) if u.id not in slips or s not in gone[u.id]]) for u in passage
-        )
-        return [(said.speaker, " ".join(sentences)) for said, sentences in told if sentences]
+        """A passage without what its speakers took back at once."""
+        return _lines([said for said in passage if said.id not in self.situation.slips])
 
     def _supported(self, answers: Sequence[tuple[Lines, str]], least: float = READ) -> list[bool]:
         heard, reading = self.situation.heard, self.situation.language.reading

@@ -34,15 +34,15 @@ from ld_agent.memory.when import dated, held, only_date
 from ld_agent.modules.changed_trait import LONGEST_LINE, changed_trait
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.replies import is_stock_phrase
-from ld_agent.relation import Relation
+from ld_agent.relation import INSTANT, Relation
 from ld_agent.steps import Steps, side_by_side
 from ld_agent.storage.rows import TRAITS
 from ld_agent.types import Record, Trait, Utterance, utc
 
 BEFORE = 2
 """Lines before an utterance that are read with it."""
-LATELY = 6
-"""Lines before one that corrects a slip in which that is looked for."""
+LATELY, MOST_TOLD = 6, 12
+"""Lines before one that corrects a slip in which that is looked for, and traits that they told."""
 LEARNED_AT_ONCE = 8
 """Imported lines whose traits are extracted at once."""
 CONCERNED = 6
@@ -219,18 +219,18 @@ def _slip(
     relation: Relation, check: StatementCheck, said: Utterance, text: str
 ) -> tuple[list[str], list[tuple[Trait, datetime]]]:
     """What an utterance corrects of what its speaker said a moment ago, as it is right, and the trait that was wrong, which
-    ends when it was told: it never held."""
-    if check.corrections.log_odds(text) < CORRECTING:
+    ends before it was told: it never held."""
+    if check.corrections.log_odds(text) < CORRECTING or not _may_have_traits(relation, said):
         return [], []
-    before = {u.id: u for u in _said_before(relation, said, LATELY) if u.speaker == said.speaker}
-    told = [t for t in relation.bank.traits(said.speaker) if t.source in before and not t.pinned]
+    before = {u.id for u in _said_before(relation, said, LATELY) if u.speaker == said.speaker}
+    told = [t for t in relation.bank.traits(said.speaker) if t.source in before and not t.pinned][-MOST_TOLD:]
     reading = relation.models.language.reading
     slip = check.corrections.slip([t.text for t in told], text, relation.encoder.encode, reading)
     if slip is None:
         return [], []
     wrong = told[slip.place]
-    lines = [(said.speaker, before[wrong.source].text), (said.speaker, text)]
-    return put_right(check, lines, slip, reading), [(wrong, wrong.at)]
+    right = put_right(check, [(said.speaker, wrong.text), (said.speaker, text)], slip, reading)
+    return right, [(wrong, wrong.at - INSTANT)] if right else []
 
 
 def _before(relation: Relation, said: Utterance) -> list[tuple[str, str]]:

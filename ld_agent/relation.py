@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 from ld_agent.errors import StoreError
@@ -25,6 +25,9 @@ from ld_agent.types import Recalled, Record, Trait, Utterance
 
 LONGEST_CORRECTION = 200
 """Characters of a line that are shown beside what it ended."""
+
+INSTANT = timedelta(microseconds=1)
+"""Before it was told, what never held ends."""
 
 
 class Relation:
@@ -189,9 +192,9 @@ class Relation:
         return list(dict.fromkeys(notes))
 
 
-def never_held(ended: Sequence[Trait]) -> frozenset[str]:
-    """The ids of the utterances whose traits were slips, taken back a moment later."""
-    return frozenset(trait.source for trait in ended if trait.holds_until == trait.at)
+def never_held(ended: Sequence[Trait]) -> dict[str, str]:
+    """Slips, taken back a moment later, by the ids of the utterances that told them."""
+    return {trait.source: trait.text for trait in ended if trait.holds_until == trait.at - INSTANT}
 
 
 def gone_by(at: datetime, ended: Sequence[Trait]) -> dict[str, str]:

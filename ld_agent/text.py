@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 
 import Stemmer
@@ -53,17 +53,30 @@ def _terms(text: str) -> list[str]:
 
 def simplified(text: str) -> str:
     """Convert traditional Chinese characters to simplified ones, each by itself, if ``opencc`` is installed."""
-    convert = _simplifying()
-    return text if convert is None else HAN.sub(lambda character: convert(character[0]), text)
+    return text.translate(_simplified()) if HAN.search(text) else text
 
 
 @cache
-def _simplifying() -> Callable[[str], str] | None:
+def _simplified() -> Mapping[int, str]:
     try:
         from opencc import OpenCC
     except ImportError:
-        return None
-    return cache(OpenCC("t2s").convert)
+        return {}
+    return _Converted(OpenCC("t2s").convert)
+
+
+class _Converted(dict[int, str]):
+    """A table for ``str.translate`` that is filled by the Han characters that are met."""
+
+    def __init__(self, convert: Callable[[str], str]) -> None:
+        super().__init__()
+        self._convert = convert
+
+    def __missing__(self, code: int) -> str:
+        if not HAN.match(chr(code)):
+            return chr(code)
+        self[code] = converted = self._convert(chr(code))
+        return converted
 
 
 def halves(text: str) -> tuple[str, str]:

@@ -216,9 +216,10 @@ def ended_by(check: StatementCheck, lines: Lines, claims: Sequence[str]) -> list
 
 def put_right(check: StatementCheck, lines: Lines, slip: Slip, reading: Reading) -> list[str]:
     """What is stored where the last line takes something back: the corrected sentence, if words of one kind are exchanged and the
-    lines support it, or else the line's own."""
+    lines support it, or else the line's own sentence with these words, if there is one."""
     true = check.probabilities([(lines, f"{lines[-1][0]}: {slip.text}")])[0, SUPPORTED] >= PUT_RIGHT
-    return [slip.text] if true and slip.alike >= OF_A_KIND else _sentences(lines[-1][1], reading)
+    own = [sentence for sentence in _sentences(lines[-1][1], reading) if slip.new in sentence]
+    return [slip.text] if true and slip.alike >= OF_A_KIND else own[:1]
 
 
 def may_last(check: StatementCheck, text: str, least: float) -> bool:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ld_agent.errors import ModelError
 from ld_agent.languages.reading import Reading
-from ld_agent.text import stems_listed, stems_of
+from ld_agent.text import REPORTING, stems_listed, stems_of
 
 CORRECTING, ALIKE, TOGETHER = -1.4, 0.5, 1.2
 """Least log-odds that a line corrects something, likeness of the words that give way and those in their place, and sum of the
@@ -29,6 +29,8 @@ ODDS = 0.5
 NAMED, SHARED = 0.4, 0.4
 """Added to the likeness if the line names the words that give way ("Graz, not Linz"), and for other words that both have: the
 logarithm of their number and one."""
+CUE = 5.0
+"""Weight of a word that says that something is corrected: "meant", "wrong"."""
 OF_NAMES = 0.3
 """Names are of a kind even if they are little alike: "Split" and "Zadar"."""
 PER_WORD = 0.04
@@ -36,6 +38,7 @@ PER_WORD = 0.04
 MOST_WORDS, LONGEST = 3, 300
 """Words that give way, or come in their place; characters of a line or a sentence that are read."""
 WORD, READ = re.compile(r"\w+(?:[-'’.:]\w+)*+"), re.compile(r"\w+|[*!?.,:]")
+NEGATED = re.compile(r"(?:\bnot|n['’]t)\s(?:\w{1,3}\s)?$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,13 @@ class Slip:
     Attributes:
         place: of the sentence among those told before.
         text: the sentence as it is right.
+        new: the words of the correction in it.
         alike: cosine of the words that gave way and those in their place; of two names, `OF_NAMES` more.
     """
 
     place: int
     text: str
+    new: str
     alike: float
 
 
@@ -76,9 +81,12 @@ class Corrections:
     def __init__(self, folder: Path) -> None:
         file = folder / "corrects.json"
         try:
-            self._weights: dict[str, float] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-            self._always = float(self._weights.pop("", -math.inf))
-        except (OSError, ValueError, TypeError, AttributeError) as exc:
+            loaded = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"": -math.inf}
+            self._weights = {word: float(weight) for word, weight in loaded.items()}
+            self._always = self._weights.pop("")
+            if not all(map(math.isfinite, self._weights.values())) or math.isnan(self._always):
+                raise ValueError("a weight is no number")
+        except (OSError, ValueError, TypeError, AttributeError, KeyError) as exc:
             raise ModelError(
                 f"{file} has no weights of words ({exc}); make it anew: python -m training.corrects"
             ) from exc
@@ -97,8 +105,11 @@ class Corrections:
             encode: texts → (n, dimension) unit vectors.
         """
         line, odds = line[:LONGEST], self.log_odds(line)
-        exchanges = [one for n, text in enumerate(told) for one in _exchanges(n, text[:LONGEST], line, reading)]
-        if odds < CORRECTING or not exchanges:
+        if odds < CORRECTING:
+            return None
+        news = [span for span in _spans(line, reading) if not self._corrects_only(line, span)]
+        exchanges = [one for place, text in enumerate(told) for one in _exchanges(place, text, line, news, reading)]
+        if not exchanges:
             return None
         texts = list(dict.fromkeys(text for one in exchanges for text in (one.old, one.new)))
         vectors = dict(zip(texts, encode(texts), strict=True))
@@ -107,7 +118,14 @@ class Corrections:
         best = int(np.argmax(likeness))
         if likeness[best] < ALIKE or likeness[best] + ODDS * odds < TOGETHER:
             return None
-        return Slip(exchanges[best].place, exchanges[best].text, alike[best] + OF_NAMES * exchanges[best].names)
+        chosen = exchanges[best]
+        return Slip(chosen.place, chosen.text, chosen.new, alike[best] + OF_NAMES * chosen.names)
+
+    def _corrects_only(self, line: str, span: slice) -> bool:
+        """Whether words of a line are what it denies, or say that something is corrected: "not Linz", "I meant", "I said"."""
+        words = WORD.findall(line[span].casefold())
+        said = any(self._weights.get(word, 0.0) >= CUE or word[:4] in REPORTING for word in words)
+        return said or NEGATED.search(line, 0, span.start) is not None
 
 
 def words_and_pairs(line: str) -> set[str]:
@@ -116,10 +134,10 @@ def words_and_pairs(line: str) -> set[str]:
     return {*words, *map(" ".join, pairwise(words))}
 
 
-def _exchanges(place: int, sentence: str, line: str, reading: Reading) -> Iterator[_Exchange]:
+def _exchanges(place: int, sentence: str, line: str, news: Sequence[slice], reading: Reading) -> Iterator[_Exchange]:
     """The sentence with words of the line that it does not have in the place of its own."""
     said, corrected = stems_of(sentence, reading), stems_of(line, reading)
-    news = [span for span in _spans(line, reading) if not stems_of(line[span], reading) & said]
+    news = [span for span in news if not stems_of(line[span], reading) & said]
     for old in _spans(sentence, reading):
         of_old = stems_of(sentence[old], reading)
         shared = len((said & corrected) - of_old - stems_listed("saying_nothing", reading))

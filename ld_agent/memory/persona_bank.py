@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,13 +61,19 @@ class PersonaBank:
         self._store, self._key, self._encoder, self._settings = store, key, encoder, settings
         self._most_of_agent, self._most = settings.most(of_agent=True), settings.most(of_agent=False)
         self._shelf = store.personas(key)
+        self._loaded: dict[str, SpeakerTraits] | None = None
 
     def drop_mirror(self) -> None:
         """Reload the bank on next use, after another process or an interrupted write changed the store."""
-        self.__dict__.pop("_banks", None)
+        self._loaded = None
 
-    @cached_property
+    @property  # not cached_property: up to Python 3.11, that has a lock, taken in the opposite order to the store's
     def _banks(self) -> dict[str, SpeakerTraits]:
+        if self._loaded is None:
+            self._loaded = self._read()
+        return self._loaded
+
+    def _read(self) -> dict[str, SpeakerTraits]:
         stored = self._shelf.traits()
         fresh = self._encoded([trait for trait, vector in stored if vector is None])
         banks: dict[str, SpeakerTraits] = {}

@@ -6,7 +6,7 @@ An endpoint gets these in its own protocol, any other model as text. Knows no mo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ld_agent.backbones.base import Message
@@ -32,7 +32,7 @@ class Situation:
         recalled: m, best first.
         quotes: verbatim utterances of earlier sessions, oldest first.
         ended: traits that quotes and passages told, and that do not hold any more, by the line's id.
-        slips: the ids of the lines of which that never held.
+        slips: of these, what never held.
         corrections: what their speakers said later that ended these, by the same ids.
         passages: what was said that may answer a question about what was told, most relevant first, each line with what led up
             to it; not in the prompt.
@@ -70,7 +70,7 @@ class Situation:
     doubted: Mapping[tuple[str, str], str] = field(default_factory=dict)
     aged: Mapping[tuple[str, str], str] = field(default_factory=dict)
     ended: Mapping[str, str] = field(default_factory=dict)
-    slips: Collection[str] = frozenset()
+    slips: Mapping[str, str] = field(default_factory=dict)
     corrections: Mapping[str, str] = field(default_factory=dict)
     asked: bool = False
     about: str = ""

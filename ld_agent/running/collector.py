@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import islice
 
 from ld_agent.backbones.base import Completion, Request
 from ld_agent.errors import BackboneError
@@ -206,7 +205,7 @@ class Collector:
         self._changed = threading.Condition()
         self._waiting: list[Job] = []
         self._asking = False
-        self._driver = ThreadPoolExecutor(1, "ld-agent-model")  # its thread starts with the first coroutine
+        self._driver: ThreadPoolExecutor | None = None
 
     @property
     def wanted(self) -> bool:
@@ -226,11 +225,17 @@ class Collector:
     async def acomplete(self, requests: Sequence[Request]) -> list[Completion]:
         """`complete` for coroutines."""
         job = self._queued(requests)
+        with self._changed:
+            if self._driver is None:
+                self._driver = ThreadPoolExecutor(1, "ld-agent-model")
         self._driver.submit(self._drive, job)
         return await asyncio.wrap_future(job.answers)
 
     def close(self) -> None:
-        self._driver.shutdown(wait=True)
+        with self._changed:
+            driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.shutdown(wait=True)
 
     def _queued(self, requests: Sequence[Request]) -> Job:
         job = Job(list(requests))
@@ -274,19 +279,25 @@ class Collector:
     def _answer(self, batch: Sequence[Job]) -> None:
         requests = [job.listening(request, len(batch) == 1) for job in batch for request in job.asked]
         try:
-            completions = self._complete(requests) if requests else ()
+            completions = list(self._complete(requests)) if requests else []
         except BaseException as exc:
-            if len(batch) > 1 and not isinstance(exc, Exception):
-                exc = BackboneError("the model call was interrupted by another caller; try again")
             for job in batch:
-                job.answers.set_exception(exc)
+                job.answers.set_exception(self._as_own(exc, len(batch)))
         else:
-            rest = iter(completions)
+            start = 0
             for job in batch:
-                answers = list(islice(rest, len(job.asked)))
+                stop = start + len(job.asked)
                 if job.stopped is not None:
                     job.answers.set_exception(job.stopped)
                 else:
-                    job.answers.set_result(answers)
+                    job.answers.set_result(completions[start:stop])
+                start = stop
         with self._changed:
             self._changed.notify_all()
+
+    @staticmethod
+    def _as_own(exc: BaseException, callers: int) -> BaseException:
+        """The error to raise for a caller: an interruption of another caller's thread appears as a failed call."""
+        if isinstance(exc, Exception) or callers == 1:
+            return exc
+        return BackboneError("the model call was interrupted by another caller; try again")

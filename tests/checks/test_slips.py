@@ -41,6 +41,11 @@ def check() -> StatementCheck:
         ("I love Rome.", "Actually, I love Oslo as well.", None),
         ("I work nights at the bakery.", "My brother works days, he drives a bus.", None),
         ("I play chess.", "Sorry, I'm late!", None),
+        # what is said again stands
+        ("My dog is called Rex.", "No, I said Rex, not Max.", None),
+        ("My name is Ann.", "No, not Anna, Ann!", None),
+        ("I was born in Zadar.", "Sorry, I meant Zadar, not Split.", None),
+        ("I have a dog called Rex.", "I meant my dog Rex, sorry!", None),
     ],
 )
 def test_the_words_of_a_correction_stand_in_place_of_what_it_takes_back(
@@ -134,9 +139,10 @@ def test_a_slip_is_not_said_even_if_nothing_else_is_found(scene: Scene):
 
 def test_a_check_without_weights_finds_no_slip_and_a_broken_file_is_named(tmp_path: Path):
     assert Corrections(tmp_path).log_odds("Sorry, I meant Zadar!") == -np.inf
-    (tmp_path / "corrects.json").write_text("[1]")
-    with pytest.raises(ModelError, match=r"corrects\.json has no weights of words .*training\.corrects"):
-        Corrections(tmp_path)
+    for broken in ("[1]", '{"": NaN}', '{"": -5, "sorry": null}', "{}"):
+        (tmp_path / "corrects.json").write_text(broken)
+        with pytest.raises(ModelError, match=r"corrects\.json has no weights of words .*training\.corrects"):
+            Corrections(tmp_path)
 
 
 def test_the_shipped_weights_are_those_of_the_shipped_check():

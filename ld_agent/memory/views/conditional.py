@@ -261,8 +261,9 @@ def _part(parts: Mapping[str, str], name: str) -> str:
 
 
 def _before(said: Sequence[Utterance], utterance: Utterance) -> list[Utterance]:
-    """The lines of a session before one of them."""
-    return list(takewhile(lambda one: one.id != utterance.id, said))
+    """The lines of a session before one of them; none if it is no longer there."""
+    before = list(takewhile(lambda one: one.id != utterance.id, said))
+    return before if len(before) < len(said) else []
 
 
 def _draft(utterance: Utterance, kept: Noted, vector: Vectors) -> Draft:

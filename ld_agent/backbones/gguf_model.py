@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ld_agent.backbones.local.four_bit_groups import GROUPS_FILE, groups, is_plain_llama
+from ld_agent.backbones.local.four_bit_groups import groups, is_plain_llama, save_groups
 from ld_agent.backbones.quiet import first_line, quiet_transformers
 from ld_agent.errors import ModelError
 
@@ -84,8 +84,7 @@ def _write_tensors(gguf: Path, model: Any, folder: Path) -> None:
         files = {name: f"model-{number}.safetensors" for number, names in enumerate(shards, 1) for name in names}
         index = {"metadata": {}, "weight_map": files}
         (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=1), "utf-8")
-    if four_bit:
-        save_file(four_bit, folder / GROUPS_FILE)
+    save_groups(four_bit, folder)
 
 
 def _tensors(gguf: Path, model: Any) -> Iterator[tuple[str, Tensor, Tensor | None]]:

@@ -83,7 +83,7 @@ class LocalBackbone:
     @property
     def adapters(self) -> frozenset[str]:
         """The names that requests may use."""
-        return frozenset() if self._adapters is None else frozenset(self._adapters.names)
+        return frozenset() if self._adapters is None else self._adapters.names
 
     def add_adapter(self, name: str, reference: str) -> None:
         """Load a LoRA adapter under a name that requests use; one in its subfolder `ASKED` as ``NAME/asked``.

@@ -9,6 +9,7 @@ them.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,7 @@ import torch
 from torch import Tensor
 
 LLAMA_FAMILY = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
-GROUPS_FILE = "four_bit.safetensors"
-"""Groups (`groups`) by the name of their weight."""
+FILE = "four_bit.safetensors"
 GROUP = 32
 """Weights that share a scale; a block of Q4_K has eight groups."""
 
@@ -72,6 +72,22 @@ def _of_super_blocks(blocks: Bytes) -> tuple[Bytes, Floats, Floats]:
     halves = blocks[:, 16:].reshape(len(blocks), 4, 1, GROUP)
     numbers: Bytes = np.concatenate([halves & 15, halves >> 4], 2).reshape(-1, GROUP)
     return numbers, (scales_16 * part).reshape(-1, 1), -(low_16 * low_part).reshape(-1, 1)
+
+
+def save_groups(tensors: dict[str, Tensor], folder: Path) -> None:
+    """Write groups by the name of their weight."""
+    from safetensors.torch import save_file
+
+    if tensors:
+        save_file(tensors, folder / FILE)
+
+
+def load_groups(folder: Path | str) -> dict[str, Tensor]:
+    """Return what `save_groups` wrote, by the name of the weight, mapped from the file; empty if it wrote nothing."""
+    from safetensors.torch import load_file
+
+    file = Path(folder) / FILE
+    return load_file(file) if file.is_file() else {}
 
 
 def unpack(parts: Tensor) -> Tensor:

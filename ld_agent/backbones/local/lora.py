@@ -7,6 +7,7 @@ decoding. PEFT itself is not needed to run an adapter.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -25,8 +26,12 @@ ACCEPTED: Mapping[str, tuple[object, ...]] = {
 """PEFT settings and the values with which an adapter can be chosen per row."""
 
 
-Factors = tuple[Tensor, Tensor]
-"""One adapter's part in one linear module, float32: down (in, r) and up (r, out) with the scale in it."""
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """One adapter's part in one linear module, float32: ``down`` (in, r) and ``up`` (r, out) with the scale in it."""
+
+    down: Tensor
+    up: Tensor
 
 
 class AdaptedLinear(nn.Module):
@@ -78,8 +83,12 @@ class LoraAdapters:
         self._model, self._base_name, self._linear = model, base_name, linear_shapes(model)
         self._device = next((p.device for p in model.parameters()), torch.device("cpu"))
         self._modules: dict[str, AdaptedLinear] = {}
-        self.names: set[str] = set()
+        self._names: set[str] = set()
         self._selected: tuple[str | None, ...] = ()
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._names)
 
     def add(self, name: str, folder: Path) -> None:
         """Read an adapter from a folder written by PEFT.
@@ -97,9 +106,9 @@ class LoraAdapters:
         adapter.check_base(self._base_name, self._linear)
         for path, (down, up) in adapter.factors.items():
             scaled = up.float() * adapter.scale(path)
-            transposed = [factor.T.contiguous().to(self._device) for factor in (down.float(), scaled)]
-            self._adapted(path).factors[name] = transposed[0], transposed[1]
-        self.names.add(name)
+            transposed = (factor.T.contiguous().to(self._device) for factor in (down.float(), scaled))
+            self._adapted(path).factors[name] = Factors(*transposed)
+        self._names.add(name)
         self._selected = ()
 
     def select(self, rows: Sequence[str | None]) -> None:
@@ -125,15 +134,14 @@ def _stacked(factors: dict[str, Factors], rows: tuple[str | None, ...]) -> tuple
     used = [factors[row] for row in rows if row in factors]
     if not used:
         return None, None
-    some_down, some_up = used[0]
     if len(rows) == 1:  # nothing to copy: adapters change with every request
-        return some_down[None], some_up[None]
-    rank = max(len(up) for _, up in used)
-    down = some_down.new_zeros(len(rows), len(some_down), rank)
-    up = some_up.new_zeros(len(rows), rank, some_up.shape[1])
+        return used[0].down[None], used[0].up[None]
+    rank = max(len(one.up) for one in used)
+    down = used[0].down.new_zeros(len(rows), len(used[0].down), rank)
+    up = used[0].up.new_zeros(len(rows), rank, used[0].up.shape[1])
     for number, row in enumerate(rows):
         if row is not None and row in factors:
-            its_down, its_up = factors[row]
-            down[number, :, : len(its_up)] = its_down
-            up[number, : len(its_up)] = its_up
+            one = factors[row]
+            down[number, :, : len(one.up)] = one.down
+            up[number, : len(one.up)] = one.up
     return down, up

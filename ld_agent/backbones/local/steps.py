@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from ld_agent.backbones.local.decoding import Row, Steps
-from ld_agent.backbones.local.likelihood import padded
 
 PrefixKey = tuple[str | None, tuple[int, ...]]
 LayerStates = list[tuple[Tensor, Tensor]]
@@ -175,12 +174,15 @@ class Seq2SeqSteps:
 
         self._adapters = [row.adapter for row in rows]
         self._select(self._adapters)
-        prompts, device = self._encoder_prompts, self._model.device
+        device = self._model.device
+        width = max(len(ids) for ids in self._encoder_prompts)
         # An encoder's positions are counted from the first column, hence padding on the right here.
-        ids = padded(prompts, self._padding_id, device)
-        self._mask = padded([[1] * len(prompt) for prompt in prompts], 0, device)
+        ids = [[*prompt] + [self._padding_id] * (width - len(prompt)) for prompt in self._encoder_prompts]
+        read = [[1] * len(prompt) + [0] * (width - len(prompt)) for prompt in self._encoder_prompts]
+        self._mask = torch.tensor(read, device=device)
         encoder = self._model.get_encoder()
-        self._encoded = encoder(input_ids=ids, attention_mask=self._mask, return_dict=True).last_hidden_state
+        encoded = encoder(input_ids=torch.tensor(ids, device=device), attention_mask=self._mask, return_dict=True)
+        self._encoded = encoded.last_hidden_state
         config = self._model.config
         self._cache = EncoderDecoderCache(DynamicCache(config=config), DynamicCache(config=config))
         return self._forward(torch.tensor([row.prompt for row in rows], device=device))

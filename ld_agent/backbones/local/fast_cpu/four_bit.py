@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from ld_agent.backbones.local.four_bit_groups import GROUP, GROUPS_FILE, unpack
+from ld_agent.backbones.local.four_bit_groups import GROUP, load_groups, unpack
 
 PIECE = 16_384
 """Groups that are unpacked at a time: their weights in float32 stay in the processor's cache."""
@@ -28,8 +27,8 @@ class FourBitWeights:
     """
 
     def __init__(self, folder: Path | str | None, compact: bool) -> None:
-        file = None if folder is None else Path(folder) / GROUPS_FILE
-        self._groups = load_file(file) if file and file.is_file() and _multiplies() else {}
+        loaded = load_groups(folder) if folder is not None else {}
+        self._groups = loaded if loaded and _multiplies() else {}
         self._compact = compact
         self._room: Tensor | None = None
         self.multiplied: set[nn.Module] = set()

@@ -80,6 +80,10 @@ class Layer:
     gate_up: Projections
     down: Projections
 
+    @property
+    def projections(self) -> tuple[Projections, ...]:
+        return self.read, self.attended, self.gate_up, self.down
+
 
 def is_small(model: Any) -> bool:
     return bool(model.num_parameters() < SMALL)
@@ -125,7 +129,14 @@ class Unread:
 class LlamaSteps(CausalSteps):
     """`CausalSteps` with reading and stepping written out."""
 
-    def __init__(self, model: Any, select: Select, prefixes: PrefixCache, padding_id: int, layers: list[Layer]) -> None:
+    def __init__(
+        self,
+        model: Any,
+        select: Select,
+        prefixes: PrefixCache,
+        padding_id: int,
+        layers: list[Layer],
+    ) -> None:
         super().__init__(model, select, prefixes, padding_id)
         self._layers = layers
         config = model.config
@@ -134,8 +145,8 @@ class LlamaSteps(CausalSteps):
         self._small = is_small(model)
 
     def prefill(self, rows: Sequence[Row]) -> Tensor:
-        for layer in self._layers:
-            for projections in (layer.read, layer.attended, layer.gate_up, layer.down):
+        for place in self._layers:
+            for projections in place.projections:
                 projections.bind()
         self._adapters = [row.adapter for row in rows]
         lengths = [len(row.prompt) for row in rows]
@@ -147,8 +158,8 @@ class LlamaSteps(CausalSteps):
             prefix = (self._prefixes.beginning(row.adapter, row.prompt[:-1]) if alone else self._prefix(row)) or []
             first = self._length - lengths[number]
             before = prefix[0][0].shape[-2] if prefix else 0
-            for of_layer, known in zip(self._states, prefix, strict=False):
-                for states, prefix_states in zip(of_layer, known, strict=True):
+            for layer, known in enumerate(prefix):
+                for states, prefix_states in zip(self._states[layer], known, strict=True):
                     states[number, :, first : first + before] = prefix_states[0]
             prompts.append(Unread(number, row.prompt[before:], first, before))
         base = self._model.model

@@ -22,7 +22,6 @@ from ld_agent.config import Config, load_config
 from ld_agent.datasets.exports import FORMATS, Export, Message, format_of, read
 from ld_agent.errors import DataFileError, InputError, LDAgentError
 from ld_agent.files import check_output, written_atomically
-from ld_agent.revising.from_folder import carry_out
 from ld_agent.running.history import Imported, People, check_same_chat, correct_edited, plan, store_history
 from ld_agent.running.terminal import bars, errors
 from ld_agent.storage.address import is_address, shown
@@ -126,6 +125,8 @@ def import_folder(
     yes: bool,
 ) -> None:
     """Show what a human changed in a folder, carry it out once that is confirmed, and write the folder again."""
+    from ld_agent.revising.from_folder import carry_out
+
     with agent_on(store, config, overrides) as agent:
         stored = found_conversation(agent.store, conversation or conversation_of(source))
         changed = changes(agent.store, stored, source)

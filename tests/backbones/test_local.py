@@ -17,6 +17,7 @@ from ld_agent.backbones.base import Request
 from ld_agent.backbones.local import LocalBackbone
 from ld_agent.backbones.local.decoding import Row, _penalised
 from ld_agent.backbones.local.fast_cpu.llama import LlamaSteps
+from ld_agent.backbones.local.loading import dtype_on
 from ld_agent.errors import BackboneError, ModelError
 
 FAMILIES = ["LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "GPT2LMHeadModel"]
@@ -243,6 +244,7 @@ def test_loading_is_quiet(tiny_llama: Path, capfd: pytest.CaptureFixture[str]) -
 # --- the embedded model -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.skipif(dtype_on("auto", torch.device("cpu")) != torch.bfloat16, reason="no native bfloat16")
 def test_the_four_bit_step_is_as_close_to_float32_as_bfloat16_is(embedded: LocalBackbone) -> None:
     from transformers import AutoModelForCausalLM
 

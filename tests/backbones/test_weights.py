@@ -20,6 +20,7 @@ from ld_agent.backbones.local.decoding import Row
 from ld_agent.backbones.local.fast_cpu import llama
 from ld_agent.backbones.local.fast_cpu.four_bit import FourBitMatrix
 from ld_agent.backbones.local.four_bit_groups import GROUP, groups, unpack
+from ld_agent.backbones.local.loading import dtype_on
 from ld_agent.backbones.weights import file_sha256, resolve_model
 from ld_agent.errors import ModelError
 
@@ -254,6 +255,7 @@ def test_four_bit_groups_are_the_weights_of_the_file(kind: str) -> None:
     assert groups(np.zeros((16, 210), np.uint8), "Q6_K") is None
 
 
+@pytest.mark.skipif(dtype_on("auto", torch.device("cpu")) != torch.bfloat16, reason="no native bfloat16")
 def test_a_large_model_keeps_four_bits_only_and_answers_the_same(
     tiny_gguf: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

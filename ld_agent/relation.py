@@ -124,10 +124,11 @@ class Relation:
         """The traits of utterances that somebody's later words have ended, or will end on a day to come."""
         return [t for t in self.bank.traits(history=True) if t.ended_by and t.source in ids]
 
-    def corrections(self, ended: Sequence[Trait]) -> dict[str, str]:
+    def corrections(self, ended: Sequence[Trait]) -> dict[str, Utterance]:
         """What people said later that ended traits, by the ids of the utterances that told these; see `ended`."""
         later = self.store.utterances_by_id(self.key, [t.ended_by for t in ended]) if ended else {}
-        return {t.source: later[t.ended_by].text[:LONGEST_CORRECTION] for t in ended if t.ended_by in later}
+        shown = {i: replace(said, text=said.text[:LONGEST_CORRECTION]) for i, said in later.items()}
+        return {t.source: shown[t.ended_by] for t in ended if t.ended_by in shown}
 
     def shown(self, running: Sequence[Utterance]) -> dict[str, Sequence[Record]] | None:
         """By line of a running session, what was recalled for the reply that follows it; None: as published, it leaves with

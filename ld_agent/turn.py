@@ -19,7 +19,7 @@ from ld_agent.backbones.base import Completion, Message
 from ld_agent.checks.statements import ForgetRequest, asks_for_facts, forget_request, occurs
 from ld_agent.errors import InputError, ReplyStopped
 from ld_agent.learning import pending
-from ld_agent.memory.quotes import Told, compare, earlier, in_time_order, passages, quotes, sources_of
+from ld_agent.memory.quotes import Told, compare, earlier, going_on, in_time_order, passages, quotes, sources_of
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.enabled import Remembered
@@ -225,13 +225,13 @@ class Turn:
         config = self.relation.resources.config
         asked, most = situation.asked, max(config.modules.reader.passages, EVIDENCE)
         read = passages(told.without([u.id for u in told.said if u.channel not in SAID]), most) if asked else ()
-        given = told.without([u.id for u in situation.context]) if asked else told
-        self.quotes = self._quotes(given, config.memory.quotes)
-        quotes, *read_from = as_dated([self.quotes, *read], self.relation.models.language.reading, self.heard.at)
-        ended = self.relation.ended({u.id for lines in (quotes, *read_from) for u in lines})
-        situation = replace(situation, ended=gone_by(self.heard.at, ended), slips=never_held(ended))
-        corrections = self.relation.corrections(ended)
-        return replace(situation, quotes=quotes, passages=(*read_from,), about=told.about, corrections=corrections)
+        self.quotes = self._quotes(told.without([u.id for u in situation.context] * asked), config.memory.quotes)
+        ended = self.relation.ended({u.id for lines in (self.quotes, *read) for u in lines})
+        later = self.relation.corrections(ended)
+        passed = [self.quotes, *(going_on(lines, later) for lines in read)]
+        quotes, *read_from = as_dated(passed, self.relation.models.language.reading, self.heard.at)
+        situation = replace(situation, ended=gone_by(self.heard.at, ended), slips=never_held(ended), corrections=later)
+        return replace(situation, quotes=quotes, passages=(*read_from,), about=told.about)
 
     def _quotes(self, told: Told, room: int) -> tuple[Utterance, ...]:
         """Utterances relevant to the one to answer, within ``room`` tokens."""

@@ -129,6 +129,20 @@ def test_where_somebody_lives_is_not_read_in_a_line_that_a_later_one_has_ended(s
     assert talk.respond("Where do I live now?", "Maya", START + 9 * DAY).text == "You live in Bath."
 
 
+def test_the_reader_sees_what_ended_a_line_right_after_it(scene: Scene):
+    has, lost = "I keep six quail on the balcony.", "A magpie killed my six quail on the balcony, I keep none now."
+    script = {**SCRIPT, "extractor": lambda asked: next((s for s in (has, lost) if s in str(asked)), "NO_TRAIT")}
+    agent = scene.agent(script, checks=CHECKED, **READS)
+    talk = agent.conversation("maya", at=START)
+    for day, text in enumerate((has, lost)):
+        talk.respond(text, "Maya", START + day * DAY)
+        talk.end_session()
+    assert [trait.text for trait in talk.persona("Maya", history=True) if trait.ended_by] == [has]
+    talk.respond("How many quail do I keep on the balcony?", "Maya", START + 9 * DAY)
+    shown = [request.messages[-1].content for request in requests_of(agent, "reader")]
+    assert any(f"Maya: {has}\nMaya: {lost}" in text for text in shown)
+
+
 def test_a_line_tells_what_holds_until_the_day_that_a_later_one_named():
     def told(text: str, until: int) -> Trait:
         days = {"at": START, "last_at": START, "holds_until": START + until * DAY, "ended_by": "u3"}
@@ -293,6 +307,21 @@ def test_what_has_ended_decides_nothing_and_neither_does_a_question(scene: Scene
     talk.respond("When did we give the hens away?", "Maya", START + 30 * DAY)
     reply = talk.respond("Do I still keep hens?", "Maya", START + 30 * DAY)
     assert reply.text == ENGLISH.words.reason.format(told=over)
+
+
+def test_what_decides_is_quoted_with_what_ended_some_of_it(scene: Scene):
+    told, later = "Booked! In July I am walking the Faroe Islands.", "Nothing but physio for me till autumn."
+    script = {**SCRIPT, "extractor": lambda asked: told if told in str(asked) else "NO_TRAIT"}
+    talk = scene.agent(script, checks=CHECKED, **READS).conversation("maya", at=START)
+    for day, text in enumerate((told, later)):
+        talk.observe(text, "Maya", START + day * DAY)
+        talk.end_session()
+    question = "Am I walking the Faroe Islands in July?"
+    assert talk.respond(question, "Maya", START + 9 * DAY).text == ENGLISH.words.reason.format(told=told)
+    [trait] = [one for one in talk.persona("Maya") if "Faroe" in one.text]
+    talk.relation.bank.end(trait.id, START + DAY, "u2")
+    reply = talk.respond(question, "Maya", START + 10 * DAY)
+    assert reply.text == ENGLISH.words.reason.format(told=f"{told} {later}")
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,11 @@ def passages(given: Told, most: int) -> tuple[tuple[Utterance, ...], ...]:
     return tuple(read)
 
 
+def going_on(passage: Sequence[Utterance], corrections: Mapping[str, Utterance]) -> tuple[Utterance, ...]:
+    """A passage with what was said later, by line, that ended what it tells: who reads both knows what was and what is."""
+    return tuple(dict.fromkeys([*passage, *(corrections[line.id] for line in passage if line.id in corrections)]))
+
+
 def earlier(given: Told, check: StatementCheck, encode: Encode) -> Told:
     """What was said, without the lines that end what earlier ones say, for a question about what was before.
 

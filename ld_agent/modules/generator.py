@@ -352,8 +352,8 @@ def _origin(record: Record, situation: Situation, with_date: bool) -> str:
 
 def _with_correction(quoted: Utterance, situation: Situation) -> str:
     """The text of a quote with what its speaker said later that ended what it tells."""
-    told = situation.corrections.get(quoted.id, "")
-    return situation.language.words.corrected.format(text=quoted.text, told=told) if told else quoted.text
+    later = situation.corrections.get(quoted.id)
+    return situation.language.words.corrected.format(text=quoted.text, told=later.text) if later else quoted.text
 
 
 def _marked(speaker: str, trait: str, situation: Situation) -> str:

@@ -71,7 +71,7 @@ class Situation:
     aged: Mapping[tuple[str, str], str] = field(default_factory=dict)
     ended: Mapping[str, str] = field(default_factory=dict)
     slips: Mapping[str, str] = field(default_factory=dict)
-    corrections: Mapping[str, str] = field(default_factory=dict)
+    corrections: Mapping[str, Utterance] = field(default_factory=dict)
     asked: bool = False
     about: str = ""
     passed: Passed = NOTHING_PASSED

@@ -6,10 +6,11 @@ A newer statement ends the older value of what has one value at a time, and not 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from ld_agent.checks.learned import LABELS, Pair
-from training.texts import Fact, lists, parted, relations
+from training.texts import Fact, blocks, lists, parted, relations
 
 SUPPORTED, ENDED, UNSAID = LABELS
 MORE = {
@@ -36,6 +37,8 @@ BESIDE = {
 }
 """What is no change."""
 ANIMALS = ("dog", "cat", "rabbit", "parrot", "hamster")
+LATER = 3
+"""Lines, at most, of those after a statement that it is read against."""
 OFTEN, AGES = 2, 160
 """How many times as often as other relations those of `MORE` are drawn, and the number of ages and of animals."""
 
@@ -61,6 +64,28 @@ def change_rows(names: Sequence[str], rng: random.Random, each: int = 110) -> It
     for _ in range(AGES):
         yield from _ages(rng.choice(names), rng)
         yield from _animals(rng.choice(names), rng)
+
+
+def later_rows(path: Path, marks: Mapping[str, str]) -> Iterator[tuple[Pair, str]]:
+    """What somebody said, word for word, beside only what follows it in its block, as an agent reads it weeks later: the end of
+    it if it is marked so, and otherwise nothing about it.
+
+    Args:
+        path: blocks of labelled claims.
+        marks: of claims, with their labels.
+    """
+    for block in blocks(path):
+        lines = [
+            (who, text)
+            for who, _, text in (line.partition(": ") for line in block if line[:1] not in marks or line[1] != " ")
+        ]
+        for mark, claim in ((line[0], line[2:]) for line in block if line[:1] in marks and line[1] == " "):
+            who, _, text = claim.partition(": ")
+            said = [n for n, (speaker, _) in enumerate(lines) if speaker == who]
+            told = next((n for n in said if text in lines[n][1]), said[-1] if said else 0)
+            if marks[mark] != UNSAID and said and told < said[-1]:
+                since = lines[told + 1 : said[-1] + 1][-LATER:]
+                yield (since, claim), ENDED if marks[mark] == ENDED else UNSAID
 
 
 def _claimed(who: str, said: str, *claims: tuple[str, str]) -> Iterator[tuple[Pair, str]]:

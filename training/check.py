@@ -32,7 +32,7 @@ from ld_agent.config.sections import MINILM
 from ld_agent.datasets import AnnotatedUtterance, load_annotated_utterances, load_dialogues
 from ld_agent.languages import ENGLISH
 from ld_agent.text import SENTENCE_END, shared_stems
-from training.change_rows import change_rows
+from training.change_rows import change_rows, later_rows
 from training.command import run_command
 from training.persons import second_person, third_person
 from training.reader import as_read, of_annotations, of_passages, of_relations, of_scenes
@@ -326,10 +326,9 @@ def tune(
 ) -> None:
     """Tune the check of statements."""
     rng = random.Random(seed)
-    rows = [row for path in msc or [] for row in msc_rows(path, rng)]
+    rows = [row for path in msc or [] for row in msc_rows(path, rng)] + list(answer_rows(msc or [], rng))
     rows += [row for path in summaries or [] for row in summary_rows(path, rng)]
     rows += [row for path in pairs or [] for row in public_rows(path)]
-    rows += list(answer_rows(msc or [], rng))
     rows = rng.sample(rows, min(limit or len(rows), len(rows)))
     apart: dict[Path, Callable[[Path], Iterator[Row]]] = {
         claims / "extracted.txt": partial(claim_rows, lasting=True),
@@ -337,7 +336,8 @@ def tune(
         claims / "asked.txt": partial(asked_rows, sources=msc or [], rng=rng),
         claims.parent / "told.txt": told_rows,
     }
-    written = [row for path in sorted({*claims.glob("*.txt")} - {*apart}) for row in claim_rows(path)]
+    files = sorted({*claims.glob("*.txt")} - {*apart})
+    written = [row for path in files for row in (*claim_rows(path), *later_rows(path, MARKS))]
     written += [*yes_or_no_rows(written, rng), *change_rows(PEOPLE, rng)]
     rows += [*remark_rows(claims.parent / "replies.txt", written, rng), *exchanged_rows(rng)]
     written = rng.sample(written, min(written_limit or len(written), len(written)))

@@ -35,7 +35,8 @@ from ld_agent.languages import ENGLISH
 from ld_agent.modules.situation import Situation
 from ld_agent.passed import Passed
 from ld_agent.types import Utterance
-from training.check import REMARKED, asked_rows, claim_rows, question_of, remark_rows
+from training.change_rows import later_rows
+from training.check import MARKS, REMARKED, asked_rows, claim_rows, question_of, remark_rows
 
 HELD_OUT = Path(__file__).parents[2] / "data/training/claims/held_out"
 READING = ENGLISH.reading
@@ -289,6 +290,16 @@ def test_remarks_are_rows_beside_what_was_told(tmp_path: Path):
     assert sorted(rows) == sorted(
         (((("Bo", line),), claim), "unsaid") for line in ("off to bed", "night") for claim in told
     )
+
+
+def test_a_row_on_what_came_later_shows_only_that(tmp_path: Path):
+    claims = ("! Bo: I have three hens.", "+ Bo: My wife sings.", "- Bo: I have four hens.", "! Bo: I own hens.")
+    (tmp_path / "hens.txt").write_text(
+        "\n".join(["Bo: I have three hens. My wife sings.", "Ann: Nice!", "Bo: The fox got one.", "Ann: No!", *claims])
+    )
+    since = [("Ann", "Nice!"), ("Bo", "The fox got one.")]
+    rows = [((since, "Bo: I have three hens."), "ended"), ((since, "Bo: My wife sings."), "unsaid")]
+    assert list(later_rows(tmp_path / "hens.txt", MARKS)) == rows
 
 
 def test_rows_on_what_is_asked_have_questions_and_talk_as_people_type_them():

@@ -244,14 +244,13 @@ class Answering:
         if not found:
             return None if situation.passed.parameters else Answer(words.not_told, NO_COMPLETION, (UNDECIDED,))
         last = max(found, key=lambda said: (bool(said.id), said.at))
-        if last.id in situation.slips:
-            last = replace(last, text=situation.corrections[last.id].text)
+        later = [one.text for one in situation.corrections.get(last.id, ())]
+        if later and last.id in situation.slips:
+            last, later = replace(last, text=" ".join(later)), []
         lines = {u.id: u for said in evidence.passages for u in said if u.speaker == last.speaker and u.id}.values()
         since = sorted((u for u in lines if u.at > last.at and not _asks(u)), key=lambda said: said.at)
         ended = over(evidence.check, [([(u.speaker, u.text)], f"{last.speaker}: {last.text}") for u in since])
-        told = since[ended[-1]].text if ended else last.text
-        if not ended and last.id in situation.ended.keys() & situation.corrections.keys() - situation.slips.keys():
-            told = f"{told} {situation.corrections[last.id].text}"  # what ended some of it
+        told = since[ended[-1]].text if ended else " ".join([last.text, *later * (last.id in situation.ended)])
         return Answer(words.reason.format(told=told), NO_COMPLETION, (f"decided by: {told}",))
 
     def _evidence(self, check: StatementCheck, situation: Situation) -> Evidence:

@@ -17,14 +17,12 @@ from ld_agent.memory.persona_bank import PersonaBank
 from ld_agent.memory.running import recalled_lines
 from ld_agent.memory.views.base import Query, ViewContext
 from ld_agent.memory.views.enabled import EnabledViews, Remembered
+from ld_agent.memory.when import as_dated
 from ld_agent.running.resources import Resources
 from ld_agent.running.turnstile import Turnstile
 from ld_agent.steps import Steps
 from ld_agent.storage.rows import EPOCH
 from ld_agent.types import Recalled, Record, Trait, Utterance
-
-LONGEST_CORRECTION = 200
-"""Characters of a line that are shown beside what it ended."""
 
 INSTANT = timedelta(microseconds=1)
 """Before it was told, what never held ends."""
@@ -121,14 +119,23 @@ class Relation:
         return recalled_lines(query, said, self.agent_name, self.encoder, most, settings.least_cosine)
 
     def ended(self, ids: Collection[str]) -> list[Trait]:
-        """The traits of utterances that somebody's later words have ended, or will end on a day to come."""
-        return [t for t in self.bank.traits(history=True) if t.ended_by and t.source in ids]
+        """The traits of utterances that somebody's later words have ended, or will end on a day to come, and those of these words
+        in turn."""
+        over, found, told = [t for t in self.bank.traits(history=True) if t.ended_by], list[Trait](), {*ids}
+        while more := [t for t in over if t.source in told and t not in found]:
+            found += more
+            told |= {t.ended_by for t in more}
+        return found
 
-    def corrections(self, ended: Sequence[Trait]) -> dict[str, Utterance]:
-        """What people said later that ended traits, by the ids of the utterances that told these; see `ended`."""
+    def corrections(self, ended: Sequence[Trait], at: datetime) -> dict[str, tuple[Utterance, ...]]:
+        """What people had said by a time that ended traits, oldest first and dated, by the ids of the lines that told these."""
         later = self.store.utterances_by_id(self.key, [t.ended_by for t in ended]) if ended else {}
-        shown = {i: replace(said, text=said.text[:LONGEST_CORRECTION]) for i, said in later.items()}
-        return {t.source: shown[t.ended_by] for t in ended if t.ended_by in shown}
+        by_source: dict[str, dict[str, Utterance]] = {}
+        for trait in ended:
+            if (said := later.get(trait.ended_by)) is not None and said.at <= at:
+                by_source.setdefault(trait.source, {})[said.id] = said
+        in_order = [sorted(said.values(), key=lambda one: one.at) for said in by_source.values()]
+        return dict(zip(by_source, as_dated(in_order, self.models.language.reading, at), strict=True))
 
     def shown(self, running: Sequence[Utterance]) -> dict[str, Sequence[Record]] | None:
         """By line of a running session, what was recalled for the reply that follows it; None: as published, it leaves with

@@ -137,9 +137,18 @@ def passages(given: Told, most: int) -> tuple[tuple[Utterance, ...], ...]:
     return tuple(read)
 
 
-def going_on(passage: Sequence[Utterance], corrections: Mapping[str, Utterance]) -> tuple[Utterance, ...]:
-    """A passage with what was said later, by line, that ended what it tells: who reads both knows what was and what is."""
-    return tuple(dict.fromkeys([*passage, *(corrections[line.id] for line in passage if line.id in corrections)]))
+def going_on(passage: Sequence[Utterance], corrections: Mapping[str, Sequence[Utterance]]) -> tuple[Utterance, ...]:
+    """A passage with what its last speaker said later that ended what it tells: who reads both knows what was and what is.
+
+    Args:
+        corrections: by the ids of the lines that they end.
+    """
+    lines = [*passage]
+    for line in lines:  # grows meanwhile: what ended it may have ended, too
+        ids = {one.id for one in lines}
+        later = [one for one in corrections.get(line.id, ()) if one.id not in ids]
+        lines += [one for one in later if one.speaker == passage[-1].speaker]
+    return (*passage, *sorted(lines[len(passage) :], key=lambda one: one.at))
 
 
 def earlier(given: Told, check: StatementCheck, encode: Encode) -> Told:

@@ -25,6 +25,8 @@ WHOLE = "full"
 """The view that recalls all earlier sessions, newest first."""
 NAMED = 5
 """Maximum number of things left out that a note names."""
+LONGEST_CORRECTION = 200
+"""Characters of what is shown beside the quote that it ended."""
 UNLIKE = 16
 """Number of the last lines, by anyone, whose wording a sampled reply avoids."""
 ASSISTANT = "AI: How can I help you?"
@@ -352,8 +354,8 @@ def _origin(record: Record, situation: Situation, with_date: bool) -> str:
 
 def _with_correction(quoted: Utterance, situation: Situation) -> str:
     """The text of a quote with what its speaker said later that ended what it tells."""
-    later = situation.corrections.get(quoted.id)
-    return situation.language.words.corrected.format(text=quoted.text, told=later.text) if later else quoted.text
+    told = " ".join(later.text for later in situation.corrections.get(quoted.id, ()))[:LONGEST_CORRECTION]
+    return situation.language.words.corrected.format(text=quoted.text, told=told) if told else quoted.text
 
 
 def _marked(speaker: str, trait: str, situation: Situation) -> str:

@@ -33,9 +33,9 @@ class Situation:
         quotes: verbatim utterances of earlier sessions, oldest first.
         ended: traits that quotes and passages told, and that do not hold any more, by the line's id.
         slips: of these, what never held.
-        corrections: what their speakers said later that ended these, by the same ids.
+        corrections: what was said later that ended these, oldest first, by the same ids.
         passages: what was said that may answer a question about what was told, most relevant first, each line with what led up
-            to it; not in the prompt.
+            to it, and what ended it; not in the prompt.
         traits: P_u and P_a: traits by speaker, the agent's under its own name.
         people: everyone else who takes part.
         steps: instructions of the memory mechanisms on how to use what was recalled.
@@ -71,7 +71,7 @@ class Situation:
     aged: Mapping[tuple[str, str], str] = field(default_factory=dict)
     ended: Mapping[str, str] = field(default_factory=dict)
     slips: Mapping[str, str] = field(default_factory=dict)
-    corrections: Mapping[str, Utterance] = field(default_factory=dict)
+    corrections: Mapping[str, Sequence[Utterance]] = field(default_factory=dict)
     asked: bool = False
     about: str = ""
     passed: Passed = NOTHING_PASSED

@@ -21,13 +21,13 @@ from ld_agent.text import LONGEST_READ, SENTENCE_END, shared_stems, stems_listed
 
 TRUE, SAID, TAKEN = 0.7, 0.5, 0.8
 """Least probability that what a model worded is true, what was said so, and what a model made of the words of a sentence."""
-OVER, LASTS, LASTS_ALONE, LASTS_OF_OTHERS = 0.7, 0.5, 0.8, 0.9
+OVER, LASTS, LASTS_ALONE, LASTS_OF_OTHERS = 0.64, 0.5, 0.8, 0.9
 """Least probabilities that a line ends a statement, and that one still matters in a month: what the extractor found, any
 other sentence, which may need the lines around it, and one without its speaker in it ("Ottoline has a baby brother!")."""
-OVER_ALONE = 0.97
+OVER_ALONE = 0.94
 """Least probability that a line, or a sentence of it, ends a statement without the lines before. With `OVER`, of held-out claims
 46 % of those ended are found, and 5 % of the others."""
-READ, DECIDES = 0.3, 0.75
+READ, DECIDES = 0.3, 0.7
 """Least probabilities that a passage supports what was read in it, and a yes or no that no model gave."""
 ANSWERED = 0.4
 """Least probability that a passage supports what was answered from a whole prompt; 203 of 206 right answers of a larger model
@@ -37,7 +37,7 @@ FOLLOWS, CHANGED = 0.4, 0.5
 lines not seen before, 9 of 20 changes have the first, and none of 20 others."""
 NAMES = ("User", "Nell", "Tom")
 """Speakers for whom it is judged."""
-PUT_RIGHT, OF_A_KIND = 0.75, 0.5
+PUT_RIGHT, OF_A_KIND = 0.7, 0.5
 """Least probability that two lines support the first one as the second corrects it, and cosine of what is exchanged: nine in ten
 of such sentences are what was meant."""
 ENDS, CHANGES = 0.25, 0.05

@@ -244,13 +244,14 @@ class Answering:
         if not found:
             return None if situation.passed.parameters else Answer(words.not_told, NO_COMPLETION, (UNDECIDED,))
         last = max(found, key=lambda said: (bool(said.id), said.at))
-        later = [one.text for one in situation.corrections.get(last.id, ())]
+        over_by = situation.corrections.get(last.id, ()) if last.id in situation.ended else ()
+        later = [said.text for said in over_by]
         if later and last.id in situation.slips:
             last, later = replace(last, text=" ".join(later)), []
         lines = {u.id: u for said in evidence.passages for u in said if u.speaker == last.speaker and u.id}.values()
         since = sorted((u for u in lines if u.at > last.at and not _asks(u)), key=lambda said: said.at)
         ended = over(evidence.check, [([(u.speaker, u.text)], f"{last.speaker}: {last.text}") for u in since])
-        told = since[ended[-1]].text if ended else " ".join([last.text, *later * (last.id in situation.ended)])
+        told = since[ended[-1]].text if ended else " ".join([last.text, *later])
         return Answer(words.reason.format(told=told), NO_COMPLETION, (f"decided by: {told}",))
 
     def _evidence(self, check: StatementCheck, situation: Situation) -> Evidence:

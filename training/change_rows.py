@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ld_agent.checks.learned import LABELS, Pair
-from training.texts import Fact, blocks, lists, parted, relations
+from training.texts import Fact, blocks, lines_and_claims, lists, parted, relations
 
 SUPPORTED, ENDED, UNSAID = LABELS
 MORE = {
@@ -75,16 +75,13 @@ def later_rows(path: Path, marks: Mapping[str, str]) -> Iterator[tuple[Pair, str
         marks: of claims, with their labels.
     """
     for block in blocks(path):
-        lines = [
-            (who, text)
-            for who, _, text in (line.partition(": ") for line in block if line[:1] not in marks or line[1] != " ")
-        ]
-        for mark, claim in ((line[0], line[2:]) for line in block if line[:1] in marks and line[1] == " "):
+        lines, claims = lines_and_claims(block)
+        for mark, claim in claims:
             who, _, text = claim.partition(": ")
             said = [n for n, (speaker, _) in enumerate(lines) if speaker == who]
             told = next((n for n in said if text in lines[n][1]), said[-1] if said else 0)
             if marks[mark] != UNSAID and said and told < said[-1]:
-                since = lines[told + 1 : said[-1] + 1][-LATER:]
+                since = [*lines[told + 1 : said[-1] + 1]][-LATER:]
                 yield (since, claim), ENDED if marks[mark] == ENDED else UNSAID
 
 

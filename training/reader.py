@@ -27,7 +27,19 @@ from ld_agent.types import Utterance
 from training.persons import asked_back
 from training.rows import SCENES, BuildRequest, row_values
 from training.talks import AGENTS, PEOPLE, StatedTrait, people_of
-from training.texts import TEXTS, Fact, Scene, asked_about, blocks, every_passage, every_scene, led, lists, relations
+from training.texts import (
+    TEXTS,
+    Fact,
+    Scene,
+    asked_about,
+    blocks,
+    every_passage,
+    every_scene,
+    led,
+    lines_and_claims,
+    lists,
+    relations,
+)
 from training.train import main
 
 SEED = 7
@@ -187,7 +199,7 @@ def of_claims() -> Iterator[Drawn]:
     """The questions of labelled claims, asked of their lines: "+ Maya asks: Where is my dentist? Answer: In Mill Street."."""
     for file in sorted(CLAIMS.glob("*.txt")):
         for number, block in enumerate(blocks(file)):
-            lines = tuple((who, text) for who, _, text in (line.partition(": ") for line in block if line[1] != " "))
+            lines, _ = lines_and_claims(block)
             answers: dict[tuple[str, str], str] = {}
             for mark, asker, question, answer in (found.groups() for line in block if (found := ASKS.fullmatch(line))):
                 if mark == "+" or (asker, question) not in answers:

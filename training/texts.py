@@ -26,6 +26,12 @@ def blocks(file: Path) -> list[list[str]]:
     return [block.strip().splitlines() for block in re.split(r"\n\s*\n", "\n".join(lines)) if block.strip()]
 
 
+def lines_and_claims(block: Sequence[str]) -> tuple[tuple[tuple[str, str], ...], list[tuple[str, str]]]:
+    """The chat lines of a block with their speakers, and the claims about them with their marks."""
+    lines = tuple((who, text) for who, _, text in (line.partition(": ") for line in block if line[1:2] != " "))
+    return lines, [(line[0], line[2:]) for line in block if line[1:2] == " "]
+
+
 def parted(text: str) -> tuple[str, ...]:
     """The items of a list."""
     return tuple(one.strip() for one in text.split(";"))

@@ -15,7 +15,7 @@ from ld_agent.checks.learned import StatementCheck
 from ld_agent.config import Config
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
-from ld_agent.memory.quotes import compare, passages
+from ld_agent.memory.quotes import compare, going_on, passages
 from ld_agent.modules.base import Models
 from ld_agent.modules.generator import Generator
 from ld_agent.modules.reader import Reader, agreed, answer_in, holding, timely
@@ -54,6 +54,15 @@ def test_a_passage_is_an_utterance_behind_what_led_up_to_it_in_its_session(encod
     assert [[u.id for u in one] for one in alone] == [["u4"]]  # another session
     assert passages(compare(ASKED, "Sam", TALK, encoder.encode, READING), 0) == ()
     assert passages(compare(ASKED, "Sam", [], encoder.encode, READING), 3) == ()
+
+
+def test_a_passage_goes_on_to_what_its_speaker_said_that_ended_it_and_that_in_turn():
+    oslo, bath, ghent = said(1, "I live in Oslo."), said(4, "I moved to Bath."), said(7, "I'm in Ghent now.")
+    of_agent = said(3, "I moved, too.", "Sam")
+    corrections = {"u1": [of_agent, bath], "u4": [ghent]}
+    assert going_on([oslo], corrections) == (oslo, bath, ghent)
+    assert going_on([oslo, ghent], corrections) == (oslo, ghent, bath)
+    assert going_on([bath], {}) == (bath,)
 
 
 def test_what_the_agent_said_is_no_evidence_about_the_person_but_its_question_shows_what_was_answered(

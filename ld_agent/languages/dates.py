@@ -71,6 +71,7 @@ class Relative(BaseModel):
         ages, reached: words before a number that is an age, or one that was reached then; none: no age is recognized.
         after_age: words that may follow it, beside the end of the clause.
         going_on: what goes on for years, with the number as its only group: "I've lived here for six years".
+        born: what, before a date, says that it is the day of somebody's birth.
         aged: how an age or a number of years said years ago is written after it, with ``{age}``, the present one.
         written: for each form, how the time is written by itself and where the pattern's group ``noun`` matched
             ("since …"), with ``{day}``, ``{month}``, ``{month_name}``, ``{year}``, ``{part}`` and ``{season}``.
@@ -104,12 +105,13 @@ class Relative(BaseModel):
     reached: tuple[str, ...] = ()
     after_age: tuple[str, ...] = ()
     going_on: str = "(?!)"
+    born: str = "(?!)"
     aged: str = ""
     written: Mapping[Form, tuple[str, str]]
     month_names: tuple[str, ...]
     patterns: tuple[tuple[RelativeKind, str], ...]
 
-    @field_validator("future", "past", "unclear", "duration", "ending", "clause", "going_on")
+    @field_validator("future", "past", "unclear", "duration", "ending", "clause", "going_on", "born")
     @classmethod
     def _is_a_pattern(cls, pattern: str) -> str:
         return regular(pattern)

@@ -30,6 +30,7 @@ Times = frozenset[tuple[Form, date]]
 """Each with the form in which it is written, and its first day."""
 CLAUSE = 300  # characters before and after a time that may be its clause
 NEAR = 5  # words between a verb and its time
+OLDEST = 100  # years; who was born longer ago may well be dead
 
 
 def dated(text: str, at: datetime, reading: Reading, lines: Sequence[str] | None = None) -> str:
@@ -60,20 +61,47 @@ def as_dated(passages: Sequence[Sequence[Utterance]], reading: Reading, now: dat
 
 
 def aged(text: str, at: datetime, now: datetime, reading: Reading) -> str:
-    """Return a text with the ages and counts of years that it tells as they are ``now``, whole years after it was said ``at``.
+    """Return a text with the ages and counts of years that it tells as they are ``now``: whole years after it was said ``at``, or
+    since the day on which somebody was born.
 
     >>> from datetime import UTC
     >>> from ld_agent.languages import ENGLISH
     >>> aged("I turned fifty!", datetime(2025, 3, 12, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC), ENGLISH.reading)
     'I turned fifty (51 now)!'
     """
-    years = now.year - at.year - ((now.month, now.day) < (at.month, at.day))
-    if years > 0:
-        for relative in (dates.relative for dates in reading.dates if dates.relative and dates.relative.ages):
-            present = partial(_with_present_number, years=years, written=relative.aged)
-            for told in (relative.age(at.year), re.compile(relative.going_on)):
+    years = _whole_years(at, now)
+    for dates in (dates for dates in reading.dates if dates.relative and dates.relative.aged):
+        text = _with_ages_by_birth(text[:LONGEST_READ], now, dates) + text[LONGEST_READ:]
+        if years > 0:
+            present = partial(_with_present_number, years=years, written=dates.relative.aged)
+            for told in (dates.relative.age(at.year), re.compile(dates.relative.going_on)):
                 text = told.sub(present, text[:LONGEST_READ]) + text[LONGEST_READ:]
     return text
+
+
+def _with_ages_by_birth(text: str, now: datetime, dates: Dates) -> str:
+    """A text with the age of who was born on a day that it names, if it names no other year, as of a death."""
+
+    def with_age(match: re.Match[str]) -> str:
+        named = Matched(match, dates)
+        before = text[max(match.start() - CLAUSE, 0) : match.start()]
+        if not match["year"] or not re.search(dates.relative.born, before):
+            return match[0]
+        try:
+            day = date(int(match["year"]), named.number("month", dates.months), int(match["day"]))
+        except ValueError:  # no such day
+            return match[0]
+        years = _whole_years(day, now)
+        return f"{match[0]} {dates.relative.aged.format(age=years)}" if 0 < years <= OLDEST else match[0]
+
+    years = {year[0] for pattern in dates.compiled["year"] for year in pattern.finditer(text)}
+    for pattern in dates.compiled["date"] if len(years) == 1 else ():
+        text = pattern.sub(with_age, text)
+    return text
+
+
+def _whole_years(then: date, now: datetime) -> int:
+    return now.year - then.year - ((now.month, now.day) < (then.month, then.day))
 
 
 def _with_present_number(told: re.Match[str], years: int, written: str) -> str:

@@ -121,15 +121,16 @@ class Relation:
     def ended(self, ids: Collection[str]) -> list[Trait]:
         """The traits of utterances that somebody's later words have ended, or will end on a day to come, and those of these words
         in turn."""
-        over, found, told = [t for t in self.bank.traits(history=True) if t.ended_by], list[Trait](), {*ids}
+        found, told = list[Trait](), {*ids}
+        over = [t for t in self.bank.traits(history=True) if t.ended_by] if ids else []
         while more := [t for t in over if t.source in told and t not in found]:
             found += more
             told |= {t.ended_by for t in more}
         return found
 
     def corrections(self, ended: Sequence[Trait], at: datetime) -> dict[str, tuple[Utterance, ...]]:
-        """What people had said by a time that ended traits, oldest first and dated, by the ids of the lines that told these."""
-        later = self.store.utterances_by_id(self.key, [t.ended_by for t in ended]) if ended else {}
+        """What people had said by a time that ended these traits, oldest first and dated, by the ids of the lines that told these."""
+        later = self.store.utterances_by_id(self.key, [t.ended_by for t in ended])
         by_source: dict[str, dict[str, Utterance]] = {}
         for trait in ended:
             if (said := later.get(trait.ended_by)) is not None and said.at <= at:

@@ -227,10 +227,10 @@ class Turn:
         read = passages(told.without([u.id for u in told.said if u.channel not in SAID]), most) if asked else ()
         self.quotes = self._quotes(told.without([u.id for u in situation.context if asked]), config.memory.quotes)
         quotes, *read_from = as_dated([self.quotes, *read], self.relation.models.language.reading, self.heard.at)
-        ended = self.relation.ended({u.id for lines in (quotes, *read_from) for u in lines})
-        later = self.relation.corrections(ended, self.heard.at)
-        situation = replace(situation, ended=gone_by(self.heard.at, ended), slips=never_held(ended), corrections=later)
-        read_from = [going_on(lines, later) for lines in read_from]
+        if ended := self.relation.ended({u.id for lines in (quotes, *read_from) for u in lines}):
+            later = self.relation.corrections(ended, self.heard.at)
+            situation = replace(situation, ended=gone_by(self.heard.at, ended), slips=never_held(ended), corrections=later)
+            read_from = [going_on(lines, later) for lines in read_from]
         return replace(situation, quotes=quotes, passages=(*read_from,), about=told.about)
 
     def _quotes(self, told: Told, room: int) -> tuple[Utterance, ...]:

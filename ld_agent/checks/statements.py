@@ -106,8 +106,10 @@ def forget_request(text: str, reading: Reading) -> ForgetRequest | None:
     """The first request of an utterance to forget something, if there is one."""
     if len(text) > 2 * LONGEST_READ:  # a request begins a long text, or ends it
         text = f"{text[:LONGEST_READ]}\n{text[-LONGEST_READ:]}"
-    asked = ((sentence, reading.asked_to_forget(sentence)) for sentence in sentences_of(text))
-    return next((ForgetRequest(sentence, what) for sentence, what in asked if what is not None), None)
+    for sentence in sentences_of(text):
+        if (what := reading.asked_to_forget(sentence)) is not None:
+            return ForgetRequest(sentence, what)
+    return None
 
 
 def asked_about(question: str, speakers: Iterable[str], reading: Reading) -> str:

@@ -104,7 +104,7 @@ class PersonaBank:
             as_of: instead, those that held at this time, whenever they were told.
         """
         banks = self._banks.values() if speaker is None else [b for b in [self._banks.get(speaker)] if b]
-        return listed((trait for bank in banks for trait in bank.traits), history, as_of)
+        return listed([trait for bank in banks for trait in bank.traits], history, as_of)
 
     def seed(self, speaker: str, persona: Sequence[str], at: datetime) -> None:
         """Add a speaker's traits from the configuration, once; what was said since takes precedence."""

@@ -36,7 +36,7 @@ from ld_agent.modules.situation import Situation
 from ld_agent.passed import Passed
 from ld_agent.types import Utterance
 from training.change_rows import later_rows
-from training.check import MARKS, REMARKED, asked_rows, claim_rows, question_of, remark_rows
+from training.check_rows import MARKS, REMARKED, asked_rows, claim_rows, question_of, remark_rows
 
 HELD_OUT = Path(__file__).parents[2] / "data/training/claims/held_out"
 READING = ENGLISH.reading

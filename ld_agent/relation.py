@@ -129,7 +129,7 @@ class Relation:
         return found
 
     def corrections(self, ended: Sequence[Trait], at: datetime) -> dict[str, tuple[Utterance, ...]]:
-        """What people had said by a time that ended these traits, oldest first and dated, by the ids of the lines that told these."""
+        """What had been said by a time that ended these traits, oldest first and dated, by the ids of what told them."""
         later = self.store.utterances_by_id(self.key, [t.ended_by for t in ended])
         by_source: dict[str, dict[str, Utterance]] = {}
         for trait in ended:

@@ -222,14 +222,14 @@ class Turn:
         """The situation with quotes of recalled sessions and, if the answer is checked, passages for the reader: only of what
         was said, because its answer does not tell where it comes from.
         """
-        config = self.relation.resources.config
+        relation, at, config = self.relation, self.heard.at, self.relation.resources.config
         asked, most = situation.asked, max(config.modules.reader.passages, EVIDENCE)
         read = passages(told.without([u.id for u in told.said if u.channel not in SAID]), most) if asked else ()
         self.quotes = self._quotes(told.without([u.id for u in situation.context if asked]), config.memory.quotes)
-        quotes, *read_from = as_dated([self.quotes, *read], self.relation.models.language.reading, self.heard.at)
-        if ended := self.relation.ended({u.id for lines in (quotes, *read_from) for u in lines}):
-            later = self.relation.corrections(ended, self.heard.at)
-            situation = replace(situation, ended=gone_by(self.heard.at, ended), slips=never_held(ended), corrections=later)
+        quotes, *read_from = as_dated([self.quotes, *read], relation.models.language.reading, at)
+        if ended := relation.ended({u.id for lines in (quotes, *read_from) for u in lines}):
+            later = relation.corrections(ended, at)
+            situation = replace(situation, ended=gone_by(at, ended), slips=never_held(ended), corrections=later)
             read_from = [going_on(lines, later) for lines in read_from]
         return replace(situation, quotes=quotes, passages=(*read_from,), about=told.about)
 

@@ -179,7 +179,10 @@ def test_an_age_moves_on_with_whole_years(said, expected):
     [
         ("Our son was born on 12 March 2019.", "Our son was born on 12 March 2019 (7 now)."),
         ("Our son was born on March 13, 2019!", "Our son was born on March 13, 2019 (6 now)!"),
-        ("She came into this world on 2 May 1930, in a storm", "She came into this world on 2 May 1930 (95 now), in a storm"),
+        (
+            "She came into this world on 2 May 1930, in a storm",
+            "She came into this world on 2 May 1930 (95 now), in a storm",
+        ),
         ("I was born in Rome on 31 February 2001.", "I was born in Rome on 31 February 2001."),
         ("I was born in Rome. We married on 3 May 2001.", "I was born in Rome. We married on 3 May 2001."),
         ("Born 3 May 1940, died 4 June 2010.", "Born 3 May 1940, died 4 June 2010."),

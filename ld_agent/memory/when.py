@@ -70,29 +70,29 @@ def aged(text: str, at: datetime, now: datetime, reading: Reading) -> str:
     'I turned fifty (51 now)!'
     """
     years = _whole_years(at, now)
-    for dates in (dates for dates in reading.dates if dates.relative and dates.relative.aged):
-        text = _with_ages_by_birth(text[:LONGEST_READ], now, dates) + text[LONGEST_READ:]
-        if years > 0:
-            present = partial(_with_present_number, years=years, written=dates.relative.aged)
-            for told in (dates.relative.age(at.year), re.compile(dates.relative.going_on)):
+    for dates, relative in ((dates, dates.relative) for dates in reading.dates if dates.relative):
+        text = _with_ages_by_birth(text[:LONGEST_READ], now, dates, relative) + text[LONGEST_READ:]
+        if years > 0 and relative.ages:
+            present = partial(_with_present_number, years=years, written=relative.aged)
+            for told in (relative.age(at.year), re.compile(relative.going_on)):
                 text = told.sub(present, text[:LONGEST_READ]) + text[LONGEST_READ:]
     return text
 
 
-def _with_ages_by_birth(text: str, now: datetime, dates: Dates) -> str:
+def _with_ages_by_birth(text: str, now: datetime, dates: Dates, relative: Relative) -> str:
     """A text with the age of who was born on a day that it names, if it names no other year, as of a death."""
 
     def with_age(match: re.Match[str]) -> str:
         named = Matched(match, dates)
         before = text[max(match.start() - CLAUSE, 0) : match.start()]
-        if not match["year"] or not re.search(dates.relative.born, before):
+        if not match["year"] or not re.search(relative.born, before):
             return match[0]
         try:
             day = date(int(match["year"]), named.number("month", dates.months), int(match["day"]))
         except ValueError:  # no such day
             return match[0]
         years = _whole_years(day, now)
-        return f"{match[0]} {dates.relative.aged.format(age=years)}" if 0 < years <= OLDEST else match[0]
+        return f"{match[0]} {relative.aged.format(age=years)}" if 0 < years <= OLDEST else match[0]
 
     years = {year[0] for pattern in dates.compiled["year"] for year in pattern.finditer(text)}
     for pattern in dates.compiled["date"] if len(years) == 1 else ():

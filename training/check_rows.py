@@ -226,11 +226,10 @@ def asked_rows(path: Path, sources: Sequence[Path], rng: random.Random) -> Itera
     """Utterances that ask for what was told (marked +, or questions of passages and claims), and others (marked -, small talk, or
     MSC's lines and traits); some as people type them, without capitals and question marks."""
     yield from lasting_rows(path, ASKED)
-    of_claims = {_question(line) for file in path.parent.glob("*.txt") for block in blocks(file) for line in block} - {
-        ""
-    }
-    questions = [question for told in every_passage() for _, question, _ in told.asked]
-    for question in (*questions, *rng.sample(sorted(of_claims), min(len(of_claims), 2 * OTHERS))):
+    claims = (line for file in path.parent.glob("*.txt") for block in blocks(file) for line in block)
+    of_claims = sorted({question for claim in claims if (question := _question(claim))})
+    told_in = [question for told in every_passage() for _, question, _ in told.asked]
+    for question in (*told_in, *rng.sample(of_claims, min(len(of_claims), 2 * OTHERS))):
         yield (ASKED, question.rstrip("?").lower() if rng.random() < TERSE else question), SUPPORTED
     small = [text for talk in every_talk() for text in talk.heard if "?" not in text]
     yield from (((ASKED, text), UNSAID) for text in rng.sample(small, 2 * OTHERS))

@@ -97,6 +97,14 @@ class Matched:
         word = self.word(group)
         return int(word) if word.isdecimal() else words[word] if word in words else chinese_number(word)
 
+    def day_in(self, year: int) -> datetime:
+        """The day and month that are named, in a year.
+
+        Raises:
+            ValueError: no such day.
+        """
+        return datetime(year, self.number("month", self.dates.months), self.number("day", {}), tzinfo=UTC)
+
     def year(self, at: datetime) -> int | None:
         """The year that is named; None: none is."""
         if year := self.word("year"):
@@ -139,8 +147,8 @@ def _today(at: datetime) -> datetime:
 
 
 def _date(match: Matched, at: datetime) -> Period:
-    month, day, year = match.number("month", match.dates.months), match.number("day", {}), match.year(at)
-    date = datetime(year or at.year, month, day, tzinfo=UTC)
+    year = match.year(at)
+    date = match.day_in(year or at.year)
     return _span(date if year or date <= at else date.replace(year=at.year - 1), 1)
 
 

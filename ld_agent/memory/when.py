@@ -83,16 +83,14 @@ def _with_ages_by_birth(text: str, now: datetime, dates: Dates, relative: Relati
     """A text with the age of who was born on a day that it names, if it names no other year, as of a death."""
 
     def with_age(match: re.Match[str]) -> str:
-        named = Matched(match, dates)
         before = text[max(match.start() - CLAUSE, 0) : match.start()]
         if not match["year"] or not re.search(relative.born, before):
             return match[0]
         try:
-            day = date(int(match["year"]), named.number("month", dates.months), int(match["day"]))
+            age = _whole_years(Matched(match, dates).day_in(int(match["year"])), now)
         except ValueError:  # no such day
             return match[0]
-        years = _whole_years(day, now)
-        return f"{match[0]} {relative.aged.format(age=years)}" if 0 < years <= OLDEST else match[0]
+        return f"{match[0]} {relative.aged.format(age=age)}" if 0 < age <= OLDEST else match[0]
 
     years = {year[0] for pattern in dates.compiled["year"] for year in pattern.finditer(text)}
     for pattern in dates.compiled["date"] if len(years) == 1 else ():

@@ -223,6 +223,15 @@ def test_the_agent_is_quoted_only_where_nobody_else_spoke(check: StatementCheck)
     ]
 
 
+def test_an_event_quotes_no_applause(check: StatementCheck):
+    lines = [
+        ("Nell", "That's great, Mel! I joined the fire brigade of Ostend. Wow, that's awesome."),
+        ("Sam", "Thanks!"),
+    ]
+    assert own_words(check, lines, "Sam", READING) == ["Nell: I joined the fire brigade of Ostend."]
+    assert own_words(check, [("Nell", "Wow, that's awesome.")], "Sam", READING) == ["Nell: Wow, that's awesome."]
+
+
 def test_an_answer_needs_a_passage_that_says_it(check: StatementCheck):
     answers = [
         ([("Nell", line)], "Your cat is called Plum.") for line in ("My cat is called Plum.", "I work at a bank.")

@@ -127,6 +127,15 @@ def test_an_agent_forgets_the_slip_and_answers_what_was_meant(scene: Scene):
     assert talk.respond("Where was I born?", "Maya", START + 30 * DAY).text == "You were born in Zadar."
 
 
+def test_a_line_that_only_corrects_is_no_trait(scene: Scene):
+    talk = scene.agent({}, checks={**CHECKED, "verbatim": True}).conversation("maya")
+    said = ("My daughter Ines goes to school in Lund.", "Nice.", "Wait, wrong town! It's Malmo, not Lund.")
+    for n, (text, speaker) in enumerate(zip(said, ("User", talk.agent_name, "User"), strict=True)):
+        talk.observe(text, speaker, START + timedelta(minutes=n))
+    talk.end_session()
+    assert [trait.text for trait in talk.persona("User")] == ["My daughter Ines goes to school in Malmo."]
+
+
 def test_a_slip_is_not_said_even_if_nothing_else_is_found(scene: Scene):
     talk = scene.agent(
         {"reader": "You were born in Split.", "generator": "In Split."}, modules=READS, checks=CHECKED

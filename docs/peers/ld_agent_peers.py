@@ -306,13 +306,14 @@ def measured(name: str, data: Path, config: Config, out: Path) -> dict[str, Any]
             pass
         learned = costs()
         conversation = agent.conversation(one.episode.id, agent_name=one.episode.agent)
-        stored = len(conversation.records) + len(agent.store.traits(conversation.key))
+        stored = len(conversation.records) + (len(agent.store.traits(conversation.key)) if config.personas.cap else 0)
         predictions = list(task.predicted(agent, conversation, task.items, {}))
         asked = costs()
     with (out / f"{name}.jsonl").open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(prediction.line, ensure_ascii=False) + "\n" for prediction in predictions)
     found = {measure: 100 * value.overall for measure, value in measures(predictions).items()}
     turns, questions = len(one.episode.turns), len(predictions)
+    recalled = sum(len(prediction.details["recalled"]) for prediction in predictions)
     learning = [(b - a) / turns for a, b in zip(begun, learned, strict=True)]
     answering = [(b - a) / questions for a, b in zip(learned, asked, strict=True)]
     return {
@@ -321,6 +322,7 @@ def measured(name: str, data: Path, config: Config, out: Path) -> dict[str, Any]
         "contained": round(found["answered"], 1),
         "never told": round(found["unknown_right"], 1),
         "statements": stored,
+        "recalled / answer": round(recalled / questions, 1),
         "CPU s / line": round(learning[0], 1),
         "tokens / line": round(learning[1]),
         "CPU s / answer": round(answering[0], 1),

@@ -52,15 +52,21 @@ def dated(text: str, at: datetime, reading: Reading, lines: Sequence[str] | None
     return _replaced(text[:LONGEST_READ], today, reading, believed)[0] + text[LONGEST_READ:]
 
 
-def as_dated(passages: Sequence[Sequence[Utterance]], reading: Reading, now: datetime) -> list[tuple[Utterance, ...]]:
-    """Return passages with the dates that their relative times stand for, and their ages ``now``, as models do not reckon."""
+def as_dated(
+    passages: Sequence[Sequence[Utterance]], reading: Reading, now: datetime, *, in_place: bool = False
+) -> list[tuple[Utterance, ...]]:
+    """Return passages with the dates that their relative times stand for, and their ages ``now``, as models do not reckon.
+
+    Args:
+        in_place: what somebody was gives way to what they are: of two numbers, a small reader takes the first.
+    """
     times = {one: one.local_at for said in passages for one in said}
-    texts = {one: aged(dated(one.text, at, reading), at, now, reading) for one, at in times.items()}
+    texts = {one: aged(dated(one.text, at, reading), at, now, reading, in_place=in_place) for one, at in times.items()}
     written = {one: one if one.text == text else replace(one, text=text) for one, text in texts.items()}
     return [tuple([written[one] for one in said]) for said in passages]
 
 
-def aged(text: str, at: datetime, now: datetime, reading: Reading) -> str:
+def aged(text: str, at: datetime, now: datetime, reading: Reading, *, in_place: bool = False) -> str:
     """Return a text with the ages and counts of years that it tells as they are ``now``: whole years after it was said ``at``, or
     since the day on which somebody was born.
 
@@ -68,12 +74,15 @@ def aged(text: str, at: datetime, now: datetime, reading: Reading) -> str:
     >>> from ld_agent.languages import ENGLISH
     >>> aged("I turned fifty!", datetime(2025, 3, 12, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC), ENGLISH.reading)
     'I turned fifty (51 now)!'
+
+    Args:
+        in_place: see `as_dated`.
     """
     years = _whole_years(at, now)
     for dates, relative in ((dates, dates.relative) for dates in reading.dates if dates.relative):
         text = _with_ages_by_birth(text[:LONGEST_READ], now, dates, relative) + text[LONGEST_READ:]
         if years > 0 and relative.ages:
-            present = partial(_with_present_number, years=years, written=relative.aged)
+            present = partial(_with_present_number, years=years, relative=relative, in_place=in_place)
             for told in (relative.age(at.year), re.compile(relative.going_on)):
                 text = told.sub(present, text[:LONGEST_READ]) + text[LONGEST_READ:]
     return text
@@ -102,11 +111,15 @@ def _whole_years(then: date, now: datetime) -> int:
     return now.year - then.year - ((now.month, now.day) < (then.month, then.day))
 
 
-def _with_present_number(told: re.Match[str], years: int, written: str) -> str:
+def _with_present_number(told: re.Match[str], years: int, relative: Relative, in_place: bool) -> str:
     then = next(filter(None, told.groups()), "")
     number = numbers(then)
-    is_number = [word for word, _ in number] == [then]
-    return f"{told[0]} {written.format(age=int(number[0][1]) + years)}" if is_number else told[0]
+    if [word for word, _ in number] != [then]:
+        return told[0]
+    age = int(number[0][1]) + years
+    if in_place and told.groupdict().get("age"):
+        return told[0].removesuffix(then) + relative.age_now.format(age=age)
+    return f"{told[0]} {relative.aged.format(age=age)}"
 
 
 def held(text: str, at: datetime, reading: Reading) -> tuple[datetime | None, datetime | None]:

@@ -21,6 +21,7 @@ from ld_agent.errors import BackboneError
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.quotes import worths
+from ld_agent.memory.when import aged
 from ld_agent.modules.generator import Generator
 from ld_agent.modules.reader import Reader, agreed, answer_in, holding, timely
 from ld_agent.modules.replies import only_repeats, reply_text
@@ -221,7 +222,8 @@ class Answering:
             return None
         heard = situation.heard
         slips, gone = situation.slips, situation.ended
-        ended = [(slips.get(line.id) or gone.get(line.id, ""), line.id not in slips) for line, _ in found]
+        told = [(slips.get(line.id) or gone.get(line.id, ""), line) for line, _ in found]
+        ended = [(aged(what, line.local_at, heard.at, reading), line.id not in slips) for what, line in told]
         places = holding(heard.text, heard.speaker, [answer.text for _, answer in found], ended, reading)
         return _chosen(heard, [found[n] for n in places], reading)[1] if places else None
 

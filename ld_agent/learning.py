@@ -23,7 +23,7 @@ from ld_agent.checks.kept import (
     without_passed_on,
 )
 from ld_agent.checks.learned import StatementCheck
-from ld_agent.checks.slips import CORRECTING
+from ld_agent.checks.slips import CORRECTING, only_corrects
 from ld_agent.checks.statements import sentences_of, speaks_of_self
 from ld_agent.errors import InputError
 from ld_agent.languages.reading import Reading
@@ -37,7 +37,6 @@ from ld_agent.modules.replies import is_stock_phrase
 from ld_agent.relation import INSTANT, Relation
 from ld_agent.steps import Steps, side_by_side
 from ld_agent.storage.rows import TRAITS
-from ld_agent.text import stems_listed, stems_of
 from ld_agent.types import Record, Trait, Utterance, utc
 
 BEFORE = 2
@@ -130,7 +129,9 @@ def _learned(relation: Relation, waiting: list[Utterance]) -> Steps[list[str]]:
             true, ended, over_by = _judged(relation, check, u, text, traits)
             right, wrong = _slip(relation, check, u, text)
             now, outdated = yield from _changed(relation, check, u, text)
-            true = _besides(true, [*right, *(trait.text for trait, _ in wrong)], relation) if right else true
+            if right and right[0] not in text:
+                reading = relation.models.language.reading
+                true = [t for t in true if not only_corrects(t, wrong[0][0].text, right[0], reading)]
             true, ended = [*dict.fromkeys([*right, *true, *now])], [*wrong, *ended, *outdated]
             written = _dated(relation, u, true, before)
             by_text = {text: over_by[trait] for trait, text in zip(true, written, strict=True) if trait in over_by}
@@ -233,13 +234,6 @@ def _slip(
     wrong = told[slip.place]
     right = put_right(check, [(said.speaker, wrong.text), (said.speaker, text)], slip, reading)
     return right, [(wrong, wrong.at - INSTANT)] if right else []
-
-
-def _besides(traits: Sequence[str], corrected: Sequence[str], relation: Relation) -> list[str]:
-    """The traits that say more than what was corrected and how: "It's Malmo, not Lund." does not."""
-    reading = relation.models.language.reading
-    known = stems_of(" ".join(corrected), reading) | stems_listed("saying_nothing", reading)
-    return [trait for trait in traits if stems_of(trait, reading) - known]
 
 
 def _before(relation: Relation, said: Utterance) -> list[tuple[str, str]]:

@@ -219,14 +219,14 @@ class Turn:
         return earlier(told, relation.check, encode) if relation.check and told.said and former else told
 
     def _with_evidence(self, situation: Situation, told: Told) -> Situation:
-        """The situation with quotes of recalled sessions and, if the answer is checked, passages for the reader: only of what
-        was said, because its answer does not tell where it comes from."""
+        """The situation with quotes and, for a checked answer, passages to read: of what was said; an answer hides its source."""
         relation, reading, at = self.relation, self.relation.models.language.reading, self.heard.at
         config = relation.resources.config
         asked, most = situation.asked, max(config.modules.reader.passages, EVIDENCE)
         read = passages(told.without([u.id for u in told.said if u.channel not in SAID]), most) if asked else ()
         self.quotes = self._quotes(told.without([u.id for u in situation.context if asked]), config.memory.quotes)
-        [quotes], read_from = as_dated([self.quotes], reading, at), as_dated(read, reading, at, in_place=True)
+        now = not reading.patterns["asks_past"].search(self.heard.text[-LONGEST_READ:])
+        [quotes], read_from = as_dated([self.quotes], reading, at), as_dated(read, reading, at, in_place=now)
         if ended := relation.ended({u.id for lines in (quotes, *read_from) for u in lines}):
             later = relation.corrections(ended, at)
             situation = replace(situation, ended=gone_by(at, ended), slips=never_held(ended), corrections=later)

@@ -351,7 +351,8 @@ def main(
         typer.echo(json.dumps(done[name]))
         rows.write_text(json.dumps([done[name] for name in ARMS if name in done], indent=1), "utf-8")
     table = [done[name] for name in ARMS if name in done]
-    for row in [list(table[0]), ["---"] * len(table[0]), *(list(row.values()) for row in table)]:
+    names = list(dict.fromkeys(name for row in table for name in row))
+    for row in [names, ["---"] * len(names), *([row.get(name, "") for name in names] for row in table)]:
         typer.echo(f"| {' | '.join(map(str, row))} |")
 
 

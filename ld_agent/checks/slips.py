@@ -128,6 +128,13 @@ class Corrections:
         return said or NEGATED.search(line, 0, span.start) is not None
 
 
+def only_corrects(sentence: str, wrong: str, right: str, reading: Reading) -> bool:
+    """Whether a sentence says nothing but what is right in another one that was wrong: "It's Malmo, not Lund."."""
+    said, told, corrected = (stems_of(text, reading) for text in (sentence, wrong, right))
+    nothing_else = said <= told | corrected | stems_listed("saying_nothing", reading)
+    return nothing_else and bool(said & (corrected - told))
+
+
 def words_and_pairs(line: str) -> set[str]:
     """The words and marks of a line, and pairs of neighbours."""
     words = READ.findall(line[:LONGEST].casefold())

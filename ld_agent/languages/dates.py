@@ -73,7 +73,6 @@ class Relative(BaseModel):
         going_on: what goes on for years, with the number as its only group: "I've lived here for six years".
         born: what, before a date, says that it is the day of somebody's birth.
         aged: how an age or a number of years said years ago is written after it, with ``{age}``, the present one.
-        age_now: how it is written in its place.
         written: for each form, how the time is written by itself and where the pattern's group ``noun`` matched
             ("since …"), with ``{day}``, ``{month}``, ``{month_name}``, ``{year}``, ``{part}`` and ``{season}``.
         month_names: January to December.
@@ -108,7 +107,6 @@ class Relative(BaseModel):
     going_on: str = "(?!)"
     born: str = "(?!)"
     aged: str = ""
-    age_now: str = ""
     written: Mapping[Form, tuple[str, str]]
     month_names: tuple[str, ...]
     patterns: tuple[tuple[RelativeKind, str], ...]

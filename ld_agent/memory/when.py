@@ -82,7 +82,7 @@ def aged(text: str, at: datetime, now: datetime, reading: Reading, *, in_place: 
     for dates, relative in ((dates, dates.relative) for dates in reading.dates if dates.relative):
         text = _with_ages_by_birth(text[:LONGEST_READ], now, dates, relative) + text[LONGEST_READ:]
         if years > 0 and relative.ages:
-            present = partial(_with_present_number, years=years, relative=relative, in_place=in_place)
+            present = partial(_with_present_number, years=years, written=relative.aged, in_place=in_place)
             for told in (relative.age(at.year), re.compile(relative.going_on)):
                 text = told.sub(present, text[:LONGEST_READ]) + text[LONGEST_READ:]
     return text
@@ -111,15 +111,15 @@ def _whole_years(then: date, now: datetime) -> int:
     return now.year - then.year - ((now.month, now.day) < (then.month, then.day))
 
 
-def _with_present_number(told: re.Match[str], years: int, relative: Relative, in_place: bool) -> str:
+def _with_present_number(told: re.Match[str], years: int, written: str, in_place: bool) -> str:
     then = next(filter(None, told.groups()), "")
     number = numbers(then)
     if [word for word, _ in number] != [then]:
         return told[0]
     age = int(number[0][1]) + years
     if in_place and told.groupdict().get("age"):
-        return told[0].removesuffix(then) + relative.age_now.format(age=age)
-    return f"{told[0]} {relative.aged.format(age=age)}"
+        return f"{told[0].removesuffix(then)}{age}"
+    return f"{told[0]} {written.format(age=age)}"
 
 
 def held(text: str, at: datetime, reading: Reading) -> tuple[datetime | None, datetime | None]:

@@ -11,7 +11,7 @@ from agent_parts import CHECKED, DAY, START, Scene
 from ld_agent.backbones.base import Request
 from ld_agent.checks.kept import put_right
 from ld_agent.checks.learned import StatementCheck
-from ld_agent.checks.slips import CORRECTING, Corrections
+from ld_agent.checks.slips import CORRECTING, Corrections, only_corrects
 from ld_agent.errors import ModelError
 from ld_agent.files import shipped_path
 from ld_agent.languages import ENGLISH
@@ -125,6 +125,20 @@ def test_an_agent_forgets_the_slip_and_answers_what_was_meant(scene: Scene):
     assert [trait.text for trait in talk.persona("Maya")] == ["I was born in Zadar."]
     assert talk.persona("Maya", as_of=START + timedelta(seconds=30)) == []
     assert talk.respond("Where was I born?", "Maya", START + 30 * DAY).text == "You were born in Zadar."
+
+
+@pytest.mark.parametrize(
+    ("sentence", "wrong", "right", "nothing_else"),
+    [
+        ("It's Malmo, not Lund.", "My sister lives in Lund.", "My sister lives in Malmo.", True),
+        ("I live in Lund.", "My sister lives in Lund.", "My sister lives in Malmo.", False),
+        ("I play the viola.", "My wife plays the viola.", "My wife plays the cello.", False),
+        ("My cat is three.", "I have three dogs and a cat.", "I have two dogs and a cat.", False),
+        ("We met in Malmo.", "My sister lives in Lund.", "My sister lives in Malmo.", False),
+    ],
+)
+def test_a_sentence_that_only_corrects(sentence: str, wrong: str, right: str, nothing_else: bool):
+    assert only_corrects(sentence, wrong, right, READING) is nothing_else
 
 
 def test_a_line_that_only_corrects_is_no_trait(scene: Scene):

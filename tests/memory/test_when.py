@@ -178,7 +178,7 @@ def test_the_reader_sees_one_age():
     later = AT + timedelta(days=400)
     said = [[Utterance("u1", "Maya", "I'm thirty-nine, hooray! I've lived here for six years.", AT, 3)]]
     [(read,)] = as_dated(said, READING, later, in_place=True)
-    assert read.text == "I'm 40 now, hooray! I've lived here for six years (7 now)."
+    assert read.text == "I'm 40, hooray! I've lived here for six years (7 now)."
     assert "thirty-nine (40 now)" in as_dated(said, READING, later)[0][0].text
 
 

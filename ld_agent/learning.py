@@ -23,7 +23,7 @@ from ld_agent.checks.kept import (
     without_passed_on,
 )
 from ld_agent.checks.learned import StatementCheck
-from ld_agent.checks.slips import CORRECTING, only_corrects
+from ld_agent.checks.slips import CORRECTING
 from ld_agent.checks.statements import sentences_of, speaks_of_self
 from ld_agent.errors import InputError
 from ld_agent.languages.reading import Reading
@@ -131,7 +131,7 @@ def _learned(relation: Relation, waiting: list[Utterance]) -> Steps[list[str]]:
             now, outdated = yield from _changed(relation, check, u, text)
             if right and right[0] not in text:
                 reading = relation.models.language.reading
-                true = [t for t in true if not only_corrects(t, wrong[0][0].text, right[0], reading)]
+                true = [t for t in true if not check.corrections.nothing_else(t, wrong[0][0].text, right[0], reading)]
             true, ended = [*dict.fromkeys([*right, *true, *now])], [*wrong, *ended, *outdated]
             written = _dated(relation, u, true, before)
             by_text = {text: over_by[trait] for trait, text in zip(true, written, strict=True) if trait in over_by}

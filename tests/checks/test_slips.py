@@ -11,7 +11,7 @@ from agent_parts import CHECKED, DAY, START, Scene
 from ld_agent.backbones.base import Request
 from ld_agent.checks.kept import put_right
 from ld_agent.checks.learned import StatementCheck
-from ld_agent.checks.slips import CORRECTING, Corrections, only_corrects
+from ld_agent.checks.slips import CORRECTING, Corrections
 from ld_agent.errors import ModelError
 from ld_agent.files import shipped_path
 from ld_agent.languages import ENGLISH
@@ -37,6 +37,7 @@ def check() -> StatementCheck:
         ("i have two cats", "no wait, three", "i have three cats"),
         ("i'm allergic to walnuts btw", "hazelnuts*, walnuts are fine", "i'm allergic to hazelnuts btw"),
         ("My cat Pixel is twelve.", "Correction from my wife: Pixel is fourteen.", "My cat Pixel is fourteen."),
+        ("My brother is called Piotr.", "Pawel, I meant to say!", "My brother is called Pawel."),
         ("I have a dog called Rex.", "And I have a cat called Tom.", None),
         ("I love Rome.", "Actually, I love Oslo as well.", None),
         ("I work nights at the bakery.", "My brother works days, he drives a bus.", None),
@@ -131,14 +132,19 @@ def test_an_agent_forgets_the_slip_and_answers_what_was_meant(scene: Scene):
     ("sentence", "wrong", "right", "nothing_else"),
     [
         ("It's Malmo, not Lund.", "My sister lives in Lund.", "My sister lives in Malmo.", True),
+        ("Sorry, I meant Malmo, not Lund.", "My sister lives in Lund.", "My sister lives in Malmo.", True),
+        ("Cello, I mean!", "I play the viola.", "I play the cello.", True),
+        ("Oh no, sorry, Malmo, I always forget her street.", "She lives in Lund.", "She lives in Malmo.", False),
         ("I live in Lund.", "My sister lives in Lund.", "My sister lives in Malmo.", False),
         ("I play the viola.", "My wife plays the viola.", "My wife plays the cello.", False),
         ("My cat is three.", "I have three dogs and a cat.", "I have two dogs and a cat.", False),
         ("We met in Malmo.", "My sister lives in Lund.", "My sister lives in Malmo.", False),
     ],
 )
-def test_a_sentence_that_only_corrects(sentence: str, wrong: str, right: str, nothing_else: bool):
-    assert only_corrects(sentence, wrong, right, READING) is nothing_else
+def test_a_sentence_that_only_corrects(
+    sentence: str, wrong: str, right: str, nothing_else: bool, check: StatementCheck
+):
+    assert check.corrections.nothing_else(sentence, wrong, right, READING) is nothing_else
 
 
 def test_a_line_that_only_corrects_is_no_trait(scene: Scene):

@@ -52,8 +52,8 @@ BEFORE = 2
 """Lines before each one that a sentence of a summary is read against with it: the check is surest of few lines."""
 NEAREST = 8
 """Lines, those with most of a sentence's words, that it is read against."""
-OWN_WORDS = 60
-"""Words of an event that quotes, beyond which no further line is quoted."""
+OWN_WORDS, ASKED_WORDS = 60, 5
+"""Words of an event that quotes, beyond which no further line is quoted, and of a line that only asks, if it is quoted at all."""
 MOST_SENTENCES, MOST_TRAITS = 64, 64
 """Sentences and traits of one line that are judged: its first ones."""
 FEWEST, MOST = 3, 30
@@ -297,7 +297,7 @@ def true_event(check: StatementCheck, lines: Lines, summary: str, agent: str, re
     """The sentences of a summary that the lines of its session support; if some are not, also what people said.
 
     Args:
-        agent: its lines are quoted only if nobody else said anything.
+        agent: its lines are quoted only if nobody else stated anything.
     """
     sentences = [sentence for sentence in SENTENCE_END.split(summary) if sentence.strip()]
     supported = supports(check, lines, sentences)
@@ -322,11 +322,13 @@ def supports(check: StatementCheck, lines: Lines, statements: Sequence[str]) -> 
 
 def own_words(check: StatementCheck, lines: Lines, agent: str, reading: Reading) -> list[str]:
     """The sentences that most likely still matter later, in order, each with its speaker: `OWN_WORDS` words, but one at least.
-    "That's great, Mel!" matters to nobody and is none of them, however much room is left."""
+    "That's great, Mel!" matters to nobody and is none of them, however much room is left. Whoever only asked is quoted, too."""
     said = [(n, speaker, s) for n, (speaker, text) in enumerate(lines) for s in _sentences(text, reading, OWN_WORDS)]
-    said = [one for one in said if one[1] != agent] or said
+    stated = [one for one in said if one[1] != agent]
+    asked = [] if stated else _most_asked(lines, agent)
+    said = stated or said
     if not said:
-        return [f"{as_name(speaker)}: {text}" for speaker, text in lines[:1]]
+        return [f"{as_name(speaker)}: {text}" for speaker, text in asked or lines[:1]]
     worth = check.probabilities([(LASTING, sentence) for _, _, sentence in said])[:, SUPPORTED]
     chosen: list[int] = []
     room = OWN_WORDS
@@ -336,4 +338,12 @@ def own_words(check: StatementCheck, lines: Lines, agent: str, reading: Reading)
         if not chosen or (tells and words <= room):
             chosen.append(place)
             room -= words
-    return [f"{as_name(said[place][1])}: {said[place][2]}" for place in sorted(chosen)]
+    told = [*asked, *(said[place][1:] for place in sorted(chosen))]
+    return [f"{as_name(speaker)}: {text}" for speaker, text in told]
+
+
+def _most_asked(lines: Lines, agent: str) -> Lines:
+    """The longest line of those who stated nothing, if it has a few words."""
+    asked = [(speaker, text) for speaker, text in unquoted(lines) if speaker != agent]
+    longest = max(asked, key=lambda one: len(one[1].split()), default=("", ""))
+    return [longest] if ASKED_WORDS <= len(longest[1].split()) <= OWN_WORDS else []

@@ -217,9 +217,14 @@ def test_a_summary_that_was_not_said_becomes_their_own_words(check: StatementChe
     assert true_event(check, lines, "Nell's brother Ivo opens a cafe on Friday.", "Sam", READING).dropped == 0
 
 
-def test_the_agent_is_quoted_only_where_nobody_else_spoke(check: StatementCheck):
+def test_the_agent_is_quoted_only_where_nobody_else_stated_something(check: StatementCheck):
     assert own_words(check, [("Nell", "Hm?"), ("Sam", "I like the rain a lot.")], "Sam", READING) == [
         "Sam: I like the rain a lot."
+    ]
+    asked = [("Nell", "Should I get a motorbike?"), ("Sam", "Only with a good helmet."), ("Nell", "Hm, maybe.")]
+    assert own_words(check, asked, "Sam", READING) == [
+        "Nell: Should I get a motorbike?",
+        "Sam: Only with a good helmet.",
     ]
 
 

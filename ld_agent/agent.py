@@ -14,6 +14,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from ld_agent.backbones.base import Backbone, Completion
 from ld_agent.config import Config, load_config
+from ld_agent.config.settings import IN_MEMORY
 from ld_agent.conversation import Conversation
 from ld_agent.errors import ConversationBusyError, InputError, StoreError
 from ld_agent.learning import history, pending
@@ -263,13 +264,15 @@ class Agent:
         return self.resources.view_context(key, agent_name)
 
     def close(self, end_sessions: bool | None = None) -> None:
-        """Release everything, after ending the running sessions of conversations opened here if ``memory.close_on_exit``."""
+        """Release everything, after ending the running sessions of conversations opened here if ``memory.close_on_exit`` and the
+        store outlives the agent."""
         try:
             for answer in list(self.unfinished):
                 answer.finish()
             if self._background is not None:
                 self._background.close()
-            if end_sessions if end_sessions is not None else self.config.memory.close_on_exit:
+            stays = self.config.store.path != IN_MEMORY
+            if stays and (self.config.memory.close_on_exit if end_sessions is None else end_sessions):
                 for conversation_id, agent_name in self._touched.items():
                     self._end_sessions(conversation_id, agent_name)
         finally:

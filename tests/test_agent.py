@@ -230,6 +230,14 @@ def test_leaving_the_agent_ends_running_sessions_unless_disabled(scene: Scene, c
     agent.close()
 
 
+def test_what_no_store_keeps_is_not_summarised_at_the_end(scene: Scene) -> None:
+    with scene.agent(store={"path": ":memory:"}) as agent:
+        agent.conversation("maya").respond("I keep bees.", at=START)
+        requests = agent.models.backbone("summarizer").requests  # type: ignore[attr-defined]
+        asked = len(requests)
+    assert len(requests) == asked
+
+
 def test_leaving_by_an_exception_ends_nothing(scene: Scene) -> None:
     agent = scene.agent({"generator": KeyboardInterrupt()})
     with pytest.raises(KeyboardInterrupt), agent:

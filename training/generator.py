@@ -50,7 +50,7 @@ def build_generator(
     Raises:
         ModelError, BackboneError: as in `Agent`.
     """
-    config = config.changed(memory={"close_on_exit": False}, store={"path": ":memory:"})
+    config = config.changed(store={"path": ":memory:"})
     # Ids are unique only within a corpus.
     keyed = [(f"{corpus}/{number}/{e.id}", corpus, e) for number, (corpus, e) in enumerate(episodes)]
     made: list[dict[str, Any]] = []

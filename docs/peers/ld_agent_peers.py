@@ -292,7 +292,7 @@ def measured(name: str, data: Path, config: Config, out: Path) -> dict[str, Any]
     """Play and ask with one arm; write its answers, and return its row of the table."""
     task = QuestionsTask(data, config)
     [one] = load_questions(data)
-    settings = config.changed(memory={"close_on_exit": False}, store={"path": ":memory:"})
+    settings = config.changed(store={"path": ":memory:"})
     loaded = Agent(settings)
     counted = Counted(loaded.models.backbone("generator"), extracts=config.personas.cap > 0)
     with Agent(settings, backbone=counted, encoder=loaded.resources.encoder, topics=loaded.resources.topics) as agent:

@@ -105,8 +105,8 @@ class AskedTask(PlayedTask):
 
 
 def in_memory(config: Config) -> Agent:
-    """Create an agent whose store is not kept, and whose sessions stay open when it is closed."""
-    return Agent(config.changed(memory={"close_on_exit": False}, store={"path": ":memory:"}))
+    """Create an agent whose store is not kept."""
+    return Agent(config.changed(store={"path": ":memory:"}))
 
 
 def live(agent: Agent, episode: Episode) -> Steps[None]:

@@ -2,7 +2,15 @@
 
 import pytest
 
-from ld_agent.checks.statements import asks_for_facts, only_asks, only_denies, says_unknown, speaks_of_self, stated
+from ld_agent.checks.statements import (
+    asks_for_facts,
+    only_asks,
+    only_denies,
+    says_unknown,
+    sentences_of,
+    speaks_of_self,
+    stated,
+)
 from ld_agent.languages import ENGLISH
 
 READING = ENGLISH.reading
@@ -25,6 +33,20 @@ READING = ENGLISH.reading
 )
 def test_whom_a_sentence_tells_of(sentence: str, own: bool):
     assert speaks_of_self(sentence, READING) is own
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I work for Dr. Miller in Leeds.| She is kind.",
+        "my dentist is dr. who, really.| No!",
+        "So do I.| My dog is called Mr. Tibbs.",
+        "I live on St. Mary's Road, e.g. above J. R. Smith.",
+        "Yes.| No.| I said so.",
+    ],
+)
+def test_a_title_or_an_initial_ends_no_sentence(text: str):
+    assert sentences_of(text.replace("|", "")) == text.split("| ")
 
 
 def test_what_people_state_are_not_their_questions_nor_what_they_say_of_the_other():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
-from ld_agent.text import LONGEST_READ, stems
+from ld_agent.text import LONGEST_READ, SENTENCE_END, stems
 from ld_agent.types import Utterance
 
 Floats = NDArray[np.floating]
@@ -31,7 +30,6 @@ COVER, SPEAKER, SHARPNESS = 0.2, 0.1, 12.0
 speaker asked about]; cover as in `Lexicon.cover`."""
 LIKE = 4
 """s_like = ln(Σ e^(SHARPNESS · cos(window, p))) / SHARPNESS, p the mean of the LIKE best windows of all records."""
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +156,7 @@ def windows(said: Sequence[Utterance]) -> list[str]:
 
 
 def _sentences(text: str) -> list[str]:
-    return [sentence for sentence in _SENTENCE_END.split(text) if sentence.strip()]
+    return [sentence for sentence in SENTENCE_END.split(text) if sentence.strip()]
 
 
 def best_passages(

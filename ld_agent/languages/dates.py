@@ -66,7 +66,7 @@ class Relative(BaseModel):
             times that are said of both ("on Saturday").
         duration: what in a clause makes "in two weeks" how long something takes, beside ``past`` and ``unclear``; "": anything
             that is not clearly about what is to come.
-        ending: what says in a sentence that something holds until the time that it names.
+        ending, beginning: what says in a sentence that something holds until, or from, the time that it names.
         clause: what separates clauses.
         ages, reached: words before a number that is an age, or one that was reached then; none: no age is recognized.
         after_age: words that may follow it, beside the end of the clause.
@@ -100,6 +100,7 @@ class Relative(BaseModel):
     unclear: str
     duration: str = ""
     ending: str
+    beginning: str = "(?!)"
     clause: str
     ages: tuple[str, ...] = ()
     reached: tuple[str, ...] = ()
@@ -111,7 +112,7 @@ class Relative(BaseModel):
     month_names: tuple[str, ...]
     patterns: tuple[tuple[RelativeKind, str], ...]
 
-    @field_validator("future", "past", "unclear", "duration", "ending", "clause", "going_on", "born")
+    @field_validator("future", "past", "unclear", "duration", "ending", "beginning", "clause", "going_on", "born")
     @classmethod
     def _is_a_pattern(cls, pattern: str) -> str:
         return regular(pattern)

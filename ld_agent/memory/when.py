@@ -124,8 +124,8 @@ def _with_present_number(told: re.Match[str], years: int, written: str, in_place
 
 def held(text: str, at: datetime, reading: Reading) -> tuple[datetime | None, datetime | None]:
     """Return from when, and until when, what a text says holds: from its only date, or until the end of one that is still to come
-    at ``at`` ("I am flying to Tallinn on 4 May 2026") or that it calls the end ("until May 2025"). None: it does not say, or
-    names several dates.
+    at ``at`` ("I am flying to Tallinn on 4 May 2026"), but not "from 4 May on", or that it calls the end ("until May 2025").
+    None: it does not say, or names several dates.
 
     Args:
         at: when it was said, aware.
@@ -140,7 +140,8 @@ def held(text: str, at: datetime, reading: Reading) -> tuple[datetime | None, da
         if any(relative.as_written(form, start.date(), noun=True) in text for relative in relatives):
             end = start + timedelta(days=days)
     ending = any(re.search(relative.ending, text) for relative in relatives)
-    return (None, end) if ending or start > at else (start, None)
+    begins = start <= at or any(re.search(relative.beginning, text) for relative in relatives)
+    return (None, end) if ending or not begins else (start, None)
 
 
 def only_date(text: str, at: datetime, reading: Reading) -> tuple[datetime, datetime] | None:

@@ -270,7 +270,7 @@ class PersonaBank:
         return {named: text for named, text in texts.items() if text != named[1]}
 
     def near(self, speaker: str, text: str, most: int, least: float) -> list[Trait]:
-        """The active traits of a speaker that are nearest to a text, with a cosine of at least ``least``."""
+        """The active traits of a speaker nearest to a text, with a cosine of at least ``least``; the nearest first."""
         bank = self._banks.get(speaker)
         return bank.nearest(self._encoder.encode([text])[0], most, least) if bank else []
 
@@ -367,11 +367,11 @@ class SpeakerTraits:
         return [self.traits[row] for row in [row for row in same if self._flags[0, row]] or same]
 
     def nearest(self, vector: Vectors, most: int, least: float) -> list[Trait]:
-        """The active traits nearest to a unit vector, at least that near, in row order."""
+        """The active traits nearest to a unit vector, at least that near; the nearest first."""
         cosines = self.cosines(vector)
         rows = np.flatnonzero(self._flags[0, : len(self.traits)] & (cosines >= least))
         nearest: NDArray[np.intp] = rows[np.argsort(-cosines[rows], kind="stable")[:most]]
-        return [self.traits[row] for row in sorted(nearest.tolist())]
+        return [self.traits[row] for row in nearest.tolist()]
 
 
 def _ended(trait: Trait, at: datetime, by: str) -> Trait:

@@ -212,3 +212,20 @@ def test_pins_are_taken_back_and_what_was_forgotten_is_not(scene: Scene):
     ann.forget(trait)
     with pytest.raises(InputError, match="forgotten is gone"):
         ann.undo()
+
+
+@pytest.mark.parametrize("text", ["I adopted a greyhound, a lovely dog.", None])
+def test_what_is_older_than_a_line_is_not_changed_with_it(scene: Scene, text: str | None):
+    events = iter(["User had a wonderful trip to Rome with Ines.", "User adopted a greyhound."])
+    ann = scene.agent({"summarizer": lambda request: next(events)}).conversation("ann")
+    ann.observe("We were in Rome, Ines and I, for ten days.", at=START)
+    ann.observe("What a wonderful trip!", ann.agent_name, START)
+    ann.end_session()
+    dog = ann.observe("I adopted a greyhound, a wonderful dog.", at=START + DAY)
+    ann.end_session()
+    if text is None:
+        ann.forget(dog.id)
+    else:
+        ann.edit(dog.id, text)
+    assert ann.records[0].text == "User had a wonderful trip to Rome with Ines."
+    assert ann.utterances[1].text == "What a wonderful trip!"

@@ -1,7 +1,8 @@
 """Carries what a person corrected or forgot by hand to everything else that says it.
 
 A sentence says a statement if it has all of its content words. What was only made of the lines (memories, traits, the agent's
-own lines) must also do without words that no line contains any more. Pure functions over text; knows no store and no model.
+own lines) must also do without words that no line contains any more, unless it is older than they are. Pure functions over
+text; knows no store and no model.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from ld_agent.checks.statements import occurs
@@ -176,6 +178,7 @@ class Carried:
     Attributes:
         before, after: the texts of the changed lines by id.
         lost: words that were said before and that no line contains any more.
+        since: when the first of the changed lines was said: what is older was not made of them.
         marks: beginnings of words, one of which every text that is concerned contains.
         speakers: of the changed lines by id.
         names: of all participants.
@@ -187,6 +190,7 @@ class Carried:
     after: Mapping[str, str]
     speakers: Mapping[str, str]
     lost: frozenset[str]
+    since: datetime
     marks: frozenset[str]
     names: Sequence[str]
     reading: Reading
@@ -204,13 +208,14 @@ class Carried:
         names = list(dict.fromkeys(u.speaker for u in said))
         changed = [u for u in said if u.id in lines]
         speakers = {correction.speaker for correction in corrections}
-        evidence = [u for u in said if u.speaker != agent or u.speaker in speakers]
+        since = min((u.at for u in changed), default=datetime.max.replace(tzinfo=UTC))
+        evidence = [u for u in said if u.speaker != agent or u.speaker in speakers or u.at < since]
         lost = _lost(changed, lines, evidence, names, reading)
         marks = frozenset(word[:4] for c in corrections for word in {*lost, *content(c.old, reading, " ".join(names))})
         texts, by = {u.id: u.text for u in changed}, {u.id: u.speaker for u in changed}
-        carried = cls(corrections, texts, lines, by, lost, marks, names, reading)
+        carried = cls(corrections, texts, lines, by, lost, since, marks, names, reading)
         echoed = [] if agent in speakers else [u for u in said if u.speaker == agent and u.id not in lines]
-        echoes = {u.id: (u.text, text) for u in echoed if (text := carried.text(u.text)) != u.text}
+        echoes = {u.id: (u.text, text) for u in echoed if (text := carried.text(u.text, u.at)) != u.text}
         return replace(
             carried,
             before=texts | {i: before for i, (before, _) in echoes.items()},
@@ -218,13 +223,15 @@ class Carried:
             speakers=by | dict.fromkeys(echoes, agent),
         )
 
-    def text(self, text: str, otherwise: Callable[[Correction], str] = lambda correction: "") -> str:
+    def text(self, text: str, at: datetime, otherwise: Callable[[Correction], str] = lambda correction: "") -> str:
         """A text made of the lines, corrected.
 
         Args:
+            at: when the last of what it was made of was said.
             otherwise: what a sentence becomes that cannot be corrected in place.
         """
         folded, names = text.casefold(), " ".join(self.names)
+        lost = self._lost_by(at)
         if not any(mark in folded for mark in self.marks):
             return text
 
@@ -232,10 +239,10 @@ class Carried:
             for correction in self.corrections:
                 if correction.said_in(sentence, names):
                     sentence = correction.applied(sentence, otherwise(correction))
-            if self.lost.isdisjoint(stems(sentence, self.reading)):
+            if lost.isdisjoint(stems(sentence, self.reading)):
                 return sentence
             replaced = (c.applied(sentence, "") for c in self.corrections if c.new)
-            fitting = (text for text in replaced if text and self.lost.isdisjoint(stems(text, self.reading)))
+            fitting = (text for text in replaced if text and lost.isdisjoint(stems(text, self.reading)))
             return next(fitting, " ".join(otherwise(correction) for correction in self.corrections).strip())
 
         return rewritten(text, corrected, self.names)
@@ -256,25 +263,29 @@ class Carried:
         def own_words(correction: Correction) -> str:
             return f"{as_name(correction.speaker or names[0])}: {correction.new}" if correction.new else ""
 
-        text = self.text(text, own_words)
+        text = self.text(text, record.at, own_words)
         sources = tuple(i for i in record.sources if self.after.get(i) != "")
-        kept = [topic for topic in record.topics if self.lost.isdisjoint(stems(topic, self.reading))]
+        kept = [topic for topic in record.topics if self._lost_by(record.at).isdisjoint(stems(topic, self.reading))]
         new = topics if text != record.text else ()
         return replace(
             record,
             text="" if record.sources and not sources else text,
             sources=sources,
             topics=tuple(sorted({*kept, *new})) if record.topics else (),
-            details=self._details(record.details),
+            details=self._details(record.details, record.at),
         )
 
-    def _details(self, value: Any) -> Any:
+    def _lost_by(self, at: datetime) -> frozenset[str]:
+        """The words that what was made at a time must do without."""
+        return self.lost if at >= self.since else frozenset()
+
+    def _details(self, value: Any, at: datetime) -> Any:
         if isinstance(value, str):
-            return self.text(value)
+            return self.text(value, at)
         if isinstance(value, Mapping):
-            return {key: self._details(item) for key, item in value.items()}
+            return {key: self._details(item, at) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [item for item in map(self._details, value) if item != ""]
+            return [kept for item in value if (kept := self._details(item, at)) != ""]
         return value
 
 

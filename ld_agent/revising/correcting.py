@@ -211,9 +211,9 @@ def in_own_words(relation: Relation, record: Record, after: Mapping[str, str]) -
     return replace(record, text=dialogue(said), fallback=True)
 
 
-def _carried_to(trait: str, carried: Carried) -> str:
+def _carried_to(trait: Trait, carried: Carried) -> str:
     """A trait, corrected; it stays where only something was added to what it says."""
-    return carried.text(trait, lambda correction: trait if correction.adds else "")
+    return carried.text(trait.text, trait.last_at, lambda correction: trait.text if correction.adds else "")
 
 
 def _carry(
@@ -233,6 +233,6 @@ def _carry(
     for trait in plan.fewer:
         store.personas(key).update(trait)
     for trait in store.traits(key):
-        new = "" if trait.id in gone else _carried_to(trait.text, carried)
+        new = "" if trait.id in gone else _carried_to(trait, carried)
         if trait.id != target and new != trait.text:
             _change(relation, trait.id, new, at)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import dataclass
 from itertools import takewhile
 
 from ld_agent.backbones.base import Completion, Message, Request
@@ -47,7 +46,6 @@ _LABEL = re.compile(
 """The beginning of a part: "Note:", in a list, in Markdown or JSON, or "The note is that"."""
 _EMPTY = re.compile(r"\A\W*+(?:none|nan|n/a|nothing|no note)?+\W*+", re.IGNORECASE)
 _BRACKET, _BULLET = re.compile(r"[\[\]【】]"), re.compile(r"^[^\S\n]*+(?:[-*•–]|\d{1,2}[.)])\s+", re.MULTILINE)
-INSTANT = timedelta(microseconds=1)  # the time resolution of the store
 LONGEST = 600  # characters of one part of a record
 MOST_TOKENS = 160  # of a record: the related lines, and a sentence each of the situation and the note
 
@@ -121,10 +119,8 @@ class ConditionalView(NearestView):
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         """The k nearest records, reflected on at most ``rounds`` times; score is the cosine."""
-        context = self.context
-        running = context.store.open_utterances(context.key, None)  # is in the prompt verbatim
-        at = min(query.at, running[0].at - INSTANT) if running else query.at
-        return self._nearest(replace(query, at=at), gamma=-1.0)
+        running = self.context.store.open_utterances(self.context.key, None)  # are in prompts verbatim
+        return self._nearest(query, -1.0, {u.id for u in running})
 
     def _take_in(self, waiting: Sequence[Utterance]) -> Steps[None]:
         """Send one request per utterance, in one batch, except for utterances already judged not worth it. If records

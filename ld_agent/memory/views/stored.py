@@ -5,7 +5,7 @@ Knows times, vectors and primary keys; texts and ranking are up to the view.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any, ClassVar
@@ -131,12 +131,14 @@ class NearestView(StoredView):
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         return self._nearest(query, self.context.settings.least_cosine)
 
-    def _nearest(self, query: Query, gamma: float) -> Steps[list[Recalled]]:
+    def _nearest(self, query: Query, gamma: float, shown: Set[str] = frozenset()) -> Steps[list[Recalled]]:
+        """The records nearest to a query, but those that were made of lines which are shown anyway."""
         context, k = self.context, self.most(self.context.settings) or 0
 
         def search(text: str) -> list[Recalled]:
             vector = query.vector if text == query.text else context.encoder.encode_query(text)
-            return self._records.nearest(replace(query, text=text, vector=vector), k, gamma)
+            found = self._records.nearest(replace(query, text=text, vector=vector), k + len(shown), gamma)
+            return [one for one in found if shown.isdisjoint(one.record.sources)][:k]
 
         recalled, rounds = yield from reflect(context.models, query.text, search, self.most_rounds(context.settings))
         self.explanation = {"rounds": rounds} if rounds else {}

@@ -212,6 +212,15 @@ def test_the_running_session_is_not_recalled_from_notes_on_it(scene: Scene):
     assert talk.respond("And?", "Maya", START + DAY / 1000).recalled == ()
 
 
+def test_a_session_that_is_open_in_another_thread_hides_nothing_newer(scene: Scene):
+    agent = made(scene, YES)
+    agent.conversation("maya", thread="phone").respond("Hello there, it is me again.", "Maya", START)
+    talk = agent.conversation("maya")
+    talk.respond(BEES, "Maya", START + DAY)
+    talk.end_session()
+    assert ("u3",) in [one.record.sources for one in talk.recall("Bees?", LATER)]
+
+
 # ---- reading answers
 
 

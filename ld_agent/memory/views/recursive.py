@@ -187,6 +187,8 @@ class RecursiveView(VersionsView):
         details = {"facts": facts, "rewrites": [refused + fallback, refused + 1]} | dropped_in(self._dropped)
         details |= {"previous": old.id} if old else {}
         draft = draft_of(session.utterances, text, vector, fallback=fallback, rewritten=True, details=details)
+        if old is not None and old.at > draft.at:  # it also says what the old one says
+            draft = replace(draft, at=old.at)
         self.shelf.digest(session.number, [draft])
 
 

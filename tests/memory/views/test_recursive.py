@@ -69,6 +69,17 @@ def test_the_newest_version_of_that_time_is_recalled_and_shapes_the_reply(scene:
     assert "never contradict" not in without, "nothing to use: no steps to use it"
 
 
+def test_a_version_is_as_old_as_the_newest_session_in_it(scene: Scene):
+    agent = made(scene, [FIRST, SECOND])
+    phone, talk = agent.conversation("maya", thread="phone"), agent.conversation("maya")
+    phone.respond(SAID[1], "Maya", START)
+    talk.respond(SAID[0], "Maya", START + 9 * DAY)
+    talk.end_session()
+    phone.end_session()
+    assert [r.at for r in talk.records] == [START + 9 * DAY] * 2
+    assert talk.recall("boats?", START + DAY) == []
+
+
 def test_a_rewrite_that_is_empty_or_drops_too_much_is_refused_and_tried_again_with_the_next_turn(scene: Scene):
     agent = made(scene, [FIRST, "Maya:\n- Maya was in Oslo.", SECOND, SECOND])
     talk = talked(agent, SAID)

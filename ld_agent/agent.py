@@ -32,7 +32,7 @@ from ld_agent.steps import GaveWay, arun, run
 from ld_agent.storage.rows import StoredConversation
 from ld_agent.storage.served import Directory
 from ld_agent.storage.store import Store
-from ld_agent.types import PersonSummary, Recalled, ReplyOptions, checked_name, checked_text, name_key, utc
+from ld_agent.types import PersonSummary, Recalled, ReplyOptions, checked_name, checked_text, name_key, zoned
 
 __all__ = ["Agent", "Conversation"]
 
@@ -254,7 +254,7 @@ class Agent:
             )
         self.expire(stored)
         views = EnabledViews(self.config.memory.views, self.view_context(stored.key, stored.agent))
-        query = self.resources.query(checked_text(text), self.clock() if at is None else utc(at))
+        query = self.resources.query(checked_text(text), self.clock() if at is None else zoned(at))
         recalled = run(views.recall(query, within_budget=False), self.resources.asking.complete).recalled
         lapsed = self.store.lapsed(stored.key)
         return [one for one in recalled if one.record.id not in lapsed]

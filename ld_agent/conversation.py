@@ -19,7 +19,7 @@ from ld_agent.revising.correcting import correct, follow, undo
 from ld_agent.running.stream import AsyncReplyStream, SyncReplyStream
 from ld_agent.steps import Steps, arun, run
 from ld_agent.turn import Turn, checked_reply_time
-from ld_agent.types import Prompt, Recalled, Record, Reply, ReplyOptions, Trait, Utterance, checked_text, utc
+from ld_agent.types import Prompt, Recalled, Record, Reply, ReplyOptions, Trait, Utterance, checked_text, utc, zoned
 
 T = TypeVar("T")
 
@@ -219,7 +219,7 @@ class Conversation:
         ``memory.k``) of each ranking view and of lines.
         """
         with self._inside():
-            query = self._resources.query(checked_text(text), self._resources.clock() if at is None else utc(at))
+            query = self._resources.query(checked_text(text), self._resources.clock() if at is None else zoned(at))
             return [*self.relation.recalled_lines(query, k), *self._run(self.relation.recalled(query, k)).recalled]
 
     def persona(self, speaker: str, *, history: bool = False, as_of: datetime | str | None = None) -> list[Trait]:

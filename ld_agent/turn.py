@@ -160,7 +160,7 @@ class Turn:
             self.notes.append(UNKNOWN_SCRIPT)
         if settings.quotes:
             relation.encoder.encode([text, self.heard.text])  # in one batch; quotes are for what was heard alone
-        return relation.resources.query(text, self.heard.at, self.heard.text)
+        return relation.resources.query(text, self.heard.local_at, self.heard.text)
 
     def _recall(self, query: Query) -> Steps[bool]:
         """Let every view recall, for small talk only what is near to it, as far as scorers tell; pinned memories are always

@@ -13,7 +13,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 
 import numpy as np
 from numpy.typing import NDArray
@@ -302,7 +302,7 @@ class LongTermIndex:
         """
         n, at, now = len(self), self.columns.at, search.at.timestamp()
         most = max(CANDIDATES if n > FEW else FEW, 2 * search.k)
-        asked = question(search.text, datetime.fromtimestamp(now, UTC), self._speakers, self._reading)
+        asked = question(search.text, search.at, self._speakers, self._reading)
         held = dict[str, NDArray[np.floating]]()
         if len(self._lexicon) == n:  # otherwise there are records without passages, whose words are unknown
             held["s_word"] = self._lexicon.match(asked.words, COMMON if n > most else 1.0)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 
 import numpy as np
 import pytest
@@ -66,6 +66,14 @@ def test_of_two_like_records_a_message_that_goes_on_prefers_the_newer_and_a_ques
     found = {far: [hit.key for hit in bank.search("violin", axis(0), tau=1e7, goes_on=far)] for far in (0.0, 1.0)}
     assert found == {0.0: [1, 2], 1.0: [2, 1]}
     assert [goes_on(words) for words in (6, 18, 29, 40, 400)] == [0.0, 0.0, 0.5, 1.0, 1.0]
+
+
+def test_yesterday_is_the_day_before_where_it_is_asked():
+    bank, asked = Bank(), datetime(2026, 3, 12, 1, tzinfo=timezone(timedelta(hours=9)))  # the 11th in Greenwich
+    for day in (10, 11):
+        bank.add(axis(0), one("tea", axis(0)), at=datetime(2026, 3, day, 12, tzinfo=asked.tzinfo).timestamp())
+    dates = {hit.key: hit.more["s_date"] for hit in bank.search("What did I do yesterday?", axis(0), at=asked)}
+    assert dates[2] == 1.0 > dates[1]
 
 
 def test_a_question_is_about_the_one_speaker_it_names():

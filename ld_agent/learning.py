@@ -34,7 +34,7 @@ from ld_agent.memory.when import dated, held, only_date
 from ld_agent.modules.changed_trait import LONGEST_LINE, changed_trait
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.replies import is_stock_phrase
-from ld_agent.relation import INSTANT, Relation
+from ld_agent.relation import Relation, before_it_held
 from ld_agent.steps import Steps, side_by_side
 from ld_agent.storage.rows import TRAITS
 from ld_agent.types import Record, Trait, Utterance, utc
@@ -156,7 +156,8 @@ def _judged(
     """
     if not text.strip():
         return traits, (), {}
-    lines = [*_before(relation, said), (said.speaker, text)]
+    before = relation.store.lines_before(relation.key, said, BEFORE)
+    lines = [*((u.speaker, u.text) for u in before), (said.speaker, text)]
     near = relation.bank.near(said.speaker, text, CONCERNED, ABOUT)
     known = [t for t in near if not t.pinned and t.source != said.id and t.last_at <= said.at]
     ends = bool(known) and may_last(check, text, ENDS)
@@ -207,7 +208,7 @@ def _changed(
     text = " ".join(part for _, part in telling([(said.speaker, told)], said.speaker)) if asked else ""
     if not text.strip() or len(text) > LONGEST_LINE:
         return [], []
-    before = {u.id for u in _said_before(relation, said) if u.speaker == said.speaker}
+    before = _told_before(relation, said, BEFORE)
     recent = [trait for trait in relation.bank.traits(said.speaker) if trait.source in before]
     known = (*relation.bank.near(said.speaker, text, CONCERNED, ABOUT), *reversed(recent))
     old = next((t for t in known if not t.pinned and t.source != said.id and t.last_at <= said.at), None)
@@ -225,7 +226,7 @@ def _slip(
     ends before it was told: it never held."""
     if check.corrections.log_odds(text) < CORRECTING or not _may_have_traits(relation, said):
         return [], []
-    before = {u.id for u in _said_before(relation, said, LATELY) if u.speaker == said.speaker}
+    before = _told_before(relation, said, LATELY)
     told = [t for t in relation.bank.traits(said.speaker) if t.source in before and not t.pinned][-MOST_TOLD:]
     reading = relation.models.language.reading
     slip = check.corrections.slip([t.text for t in told], text, relation.encoder.encode, reading)
@@ -233,19 +234,12 @@ def _slip(
         return [], []
     wrong = told[slip.place]
     right = put_right(check, [(said.speaker, wrong.text), (said.speaker, text)], slip, reading)
-    return right, [(wrong, wrong.at - INSTANT)] if right else []
+    return right, [(wrong, before_it_held(wrong))] if right else []
 
 
-def _before(relation: Relation, said: Utterance) -> list[tuple[str, str]]:
-    """What was said right before an utterance in its session."""
-    return [(u.speaker, u.text) for u in _said_before(relation, said)]
-
-
-def _said_before(relation: Relation, said: Utterance, most: int = BEFORE) -> list[Utterance]:
-    number = int(said.id.removeprefix("u"))
-    ids = [f"u{n}" for n in range(max(number - most, 1), number)]
-    before = relation.store.utterances_by_id(relation.key, ids)
-    return [u for i in ids if (u := before.get(i)) is not None and u.session == said.session]
+def _told_before(relation: Relation, said: Utterance, most: int) -> set[str]:
+    """The ids of what the speaker said in some lines right before an utterance."""
+    return {u.id for u in relation.store.lines_before(relation.key, said, most) if u.speaker == said.speaker}
 
 
 def _may_have_traits(relation: Relation, said: Utterance) -> bool:

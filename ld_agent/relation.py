@@ -203,7 +203,12 @@ class Relation:
 
 def never_held(ended: Sequence[Trait]) -> dict[str, str]:
     """Slips, taken back a moment later, by the ids of the utterances that told them."""
-    return {trait.source: trait.text for trait in ended if trait.holds_until == trait.at - INSTANT}
+    return {trait.source: trait.text for trait in ended if trait.holds_until == before_it_held(trait)}
+
+
+def before_it_held(trait: Trait) -> datetime:
+    """The end of a slip: it never held, also not on the day that it names."""
+    return min(trait.at, trait.holds_from or trait.at) - INSTANT
 
 
 def gone_by(at: datetime, ended: Sequence[Trait]) -> dict[str, str]:

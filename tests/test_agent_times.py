@@ -61,6 +61,16 @@ def test_a_slip_is_ended_by_its_correction_which_says_little_by_itself(scene: Sc
     assert (first.text, first.holds_until) == (told, AT - timedelta(microseconds=1))  # it never held
 
 
+def test_a_slip_with_a_date_did_not_hold_then(scene: Scene):
+    told, corrected = "I moved to Graz in May 2020.", "Sorry, I meant Linz, not Graz."
+    talk = scene.agent({**SCRIPT, "extractor": "NO_TRAIT"}, checks=CHECKED).conversation("maya", at=AT)
+    for line, speaker in ((told, "Maya"), ("I see.", "Sam"), (corrected, "Maya")):
+        talk.observe(line, speaker, AT)
+    talk.end_session()
+    assert ["Graz" in t.text for t in talk.persona("Maya", history=True)] == [True, False]
+    assert [t.text for t in talk.persona("Maya", as_of="2022-01-01T00:00Z")] == ["I moved to Linz in May 2020."]
+
+
 def test_a_planned_move_ends_the_present_home_on_its_date(scene: Scene):
     home, plan = "I live in Leeds.", "I'm moving to Bristol on 4 May!"
     agent = scene.agent(

@@ -86,7 +86,7 @@ def _beside(whose: Known, utterance: str) -> dict[str, Any]:
     store, key = whose.store, whose.key
     reply = whose.service.explained.get((whose.id, utterance))
     said = store.utterances_by_id(key, [utterance]).get(utterance)
-    heard = reply.heard if reply else store.line_before(key, said) if said else None
+    heard = reply.heard if reply else next(iter(store.lines_before(key, said, 1)), None) if said else None
     asked = heard.id if heard else ""
     return {
         "query": heard.text if heard else "",

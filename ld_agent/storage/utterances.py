@@ -198,16 +198,16 @@ class Utterances(Conversations):
         row = self.db.of(key).row(f"SELECT speaker FROM utterance WHERE {where}", (key, but))
         return row[0] if row else None
 
-    def line_before(self, key: int, utterance: Utterance) -> Utterance | None:
-        """What was said right before an utterance in its session."""
+    def lines_before(self, key: int, utterance: Utterance, most: int) -> list[Utterance]:
+        """What was said right before an utterance in its session, oldest first: at most so many lines."""
         before = "pk < (SELECT pk FROM utterance WHERE conversation = ?1 AND id = ?3)"
-        clauses = f"AND session = ?2 AND {before} ORDER BY pk DESC LIMIT 1"
-        return next(iter(self.select(key, clauses, utterance.session, utterance.id)), None)
+        clauses = f"AND session = ?2 AND {before} ORDER BY pk DESC LIMIT ?4"
+        return self.select(key, clauses, utterance.session, utterance.id, most)[::-1]
 
     def answered(self, key: int, utterance: Utterance) -> str:
         """The text another speaker said right before an utterance in its session; "" for nothing."""
-        last = self.line_before(key, utterance)
-        return last.text if last and last.speaker != utterance.speaker else ""
+        last = self.lines_before(key, utterance, 1)
+        return last[0].text if last and last[0].speaker != utterance.speaker else ""
 
     def unextracted(self, key: int, *, imported: bool = False, most: int | None = None) -> list[Utterance]:
         """Utterances whose traits have not been extracted yet, unless that kept failing.

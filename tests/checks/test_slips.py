@@ -156,6 +156,17 @@ def test_a_line_that_only_corrects_is_no_trait(scene: Scene):
     assert [trait.text for trait in talk.persona("User")] == ["My daughter Ines goes to school in Malmo."]
 
 
+def test_a_slip_is_put_right_although_others_speak_in_between(scene: Scene):
+    agent = scene.agent({}, checks={**CHECKED, "verbatim": True})
+    talk, phone = agent.conversation("maya"), agent.conversation("maya", thread="phone")
+    talk.observe("I was born in Split.", "Maya", START)
+    for n in range(8):
+        phone.observe(f"It is {n} o'clock.", "Ben", START)
+    talk.observe("Sorry, I meant Zadar, not Split.", "Maya", START)
+    talk.end_session()
+    assert [trait.text for trait in talk.persona("Maya")] == ["I was born in Zadar."]
+
+
 def test_a_slip_is_not_said_even_if_nothing_else_is_found(scene: Scene):
     talk = scene.agent(
         {"reader": "You were born in Split.", "generator": "In Split."}, modules=READS, checks=CHECKED

@@ -243,7 +243,7 @@ class Answering:
             return None
         words, places = situation.language.words, deciding(evidence.check, evidence.lines, heard.speaker, heard.text)
         found = [_source(evidence.passages[n], heard.text, situation.language.reading) for n in places]
-        if not found:
+        if not (found := [said for said in found if not _asks(said)]):
             return None if situation.passed.parameters else Answer(words.not_told, NO_COMPLETION, (UNDECIDED,))
         last = max(found, key=lambda said: (bool(said.id), said.at))
         over_by = situation.corrections.get(last.id, ()) if last.id in situation.ended else ()
@@ -284,8 +284,9 @@ class Answering:
         each by itself."""
         heard, doubted = situation.heard, situation.doubted
         person = situation.about or heard.speaker
-        known = [trait for trait in situation.traits.get(person, ()) if (person, trait) not in doubted]
-        return [replace(heard, id="", speaker=person, text=text, session=-n) for n, text in enumerate(known, 1)]
+        known = [(person, trait) for trait in situation.traits.get(person, ()) if (person, trait) not in doubted]
+        texts = [situation.aged.get(one, one[1]) for one in known]
+        return [replace(heard, id="", speaker=person, text=text, session=-n) for n, text in enumerate(texts, 1)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from ld_agent.answering import NO_COMPLETION, Answering
@@ -28,7 +28,7 @@ from ld_agent.modules.generator import Generator
 from ld_agent.modules.reader import Reader
 from ld_agent.modules.replies import ReplyStream, continued, decision, repeatable, reply_text, statements
 from ld_agent.modules.situation import Prompted, Situation
-from ld_agent.relation import Relation, gone_by, never_held
+from ld_agent.relation import INSTANT, Relation, gone_by, never_held
 from ld_agent.revising.forgetting import FORGOTTEN, Forgetting, quoted
 from ld_agent.steps import Steps, metered
 from ld_agent.text import LONGEST_READ
@@ -43,7 +43,6 @@ READS, EVIDENCE = 4, 12
 """Passages that decide a question where there is no reader, and that may support what a model answers."""
 STEADY = 40
 """Number of lines of a session for which a model that follows instructions keeps the same traits, and what was recalled."""
-BEFORE = timedelta(microseconds=1)
 LATEST = 200
 """Number of utterances, about half of them the agent's, whose sentences it does not repeat."""
 
@@ -185,7 +184,7 @@ class Turn:
             opening = running[(len(running) - 1) // STEADY * STEADY]
             if opening.id != self.heard.id:
                 vector = relation.encoder.encode([opening.text])[0]
-                since = opening.at - BEFORE if relation.check else opening.at
+                since = opening.at - INSTANT if relation.check else opening.at
         people = (*self._everyone, *(one for one in (self._spoken if asks else ()) if occurs(one, self.heard.text)))
         return dict(relation.bank.select(people, vector, self.heard.at, relation.agent_name, since))
 
@@ -231,7 +230,8 @@ class Turn:
             later = relation.corrections(ended, at)
             situation = replace(situation, ended=gone_by(at, ended), slips=never_held(ended), corrections=later)
             read_from = [going_on(lines, later) for lines in read_from]
-        return replace(situation, quotes=quotes, passages=(*read_from,), about=told.about)
+        aged = relation.bank.aged(self.traits, at, in_place=asked and now)
+        return replace(situation, quotes=quotes, passages=(*read_from,), about=told.about, aged=aged)
 
     def _quotes(self, told: Told, room: int) -> tuple[Utterance, ...]:
         """Utterances relevant to the one to answer, within ``room`` tokens."""

@@ -309,6 +309,14 @@ def test_what_has_ended_decides_nothing_and_neither_does_a_question(scene: Scene
     assert reply.text == ENGLISH.words.reason.format(told=over)
 
 
+def test_no_question_is_quoted_as_what_decides(scene: Scene):
+    talk = scene.agent({"generator": "Zbyszek does."}, **READS, checks=CHECKED).conversation("maya")
+    talk.observe("My father-in-law Zbyszek smokes like a chimney. I never touched a cigarette.", at=START)
+    talk.end_session()
+    talk.respond("Who smokes in my family?", at=START + 30 * DAY)
+    assert "Who smokes" not in talk.respond("Do I smoke?", at=START + 30 * DAY).text
+
+
 def test_what_decides_is_quoted_with_what_ended_some_of_it(scene: Scene):
     told, later = "Booked! In July I am walking the Faroe Islands.", "Nothing but physio for me till autumn."
     script = {**SCRIPT, "extractor": lambda asked: told if told in str(asked) else "NO_TRAIT"}

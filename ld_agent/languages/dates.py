@@ -124,13 +124,14 @@ class Relative(BaseModel):
             raise ValueError(f"lacks the key {missing[0]!r}")
         return written
 
-    def age(self, year: int) -> re.Pattern[str]:
-        """Matches an age that somebody had (group ``age``) or reached (``reached``) when it was told, in a year."""
+    def age(self, told: date) -> re.Pattern[str]:
+        """Matches an age that somebody had (group ``age``) or reached (``reached``) when it was told, on a day."""
         ages, reached, after = ("|".join(map(re.escape, words)) for words in (self.ages, self.reached, self.after_age))
         number, end = r"\d{1,2}|[^\W\d_]+(?:[ -][^\W\d_]+)??", rf"[.!?;)](?!\d)|$| (?:{after})\b"
-        had = rf"(?:{ages}) (?P<age>{number})(?=,|{end})"
+        today = re.escape(self.as_written("day", told))
+        had = rf"(?:{ages}) (?P<age>{number})(?: {today})?(?=,|{end})"
         return re.compile(
-            rf"\b(?:{had}|(?:{reached}) (?P<reached>{number})(?=[^.,;!?]{{0,80}} {year}\b|{end}))", re.IGNORECASE
+            rf"\b(?:{had}|(?:{reached}) (?P<reached>{number})(?=[^.,;!?]{{0,80}} {told.year}\b|{end}))", re.IGNORECASE
         )
 
     def as_written(self, form: Form, day: date, *, noun: bool = False, part: str = "", season: str = "") -> str:

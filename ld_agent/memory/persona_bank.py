@@ -263,10 +263,12 @@ class PersonaBank:
                     by_trait.setdefault((speaker, trait.text), []).append(trait.channel)
         return {named: least_trusted(channels) for named, channels in by_trait.items()}
 
-    def aged(self, chosen: Mapping[str, Sequence[str]], at: datetime) -> dict[tuple[str, str], str]:
-        """Selected traits that tell an age of years ago, with what it is at a time, by speaker and text."""
+    def aged(
+        self, chosen: Mapping[str, Sequence[str]], at: datetime, *, in_place: bool = False
+    ) -> dict[tuple[str, str], str]:
+        """Selected traits that tell an age of years ago, with what it is at a time, or with that alone; by speaker and text."""
         traits = [t for speaker, texts in chosen.items() for text in texts for t in self._bank(speaker).active(text)]
-        texts = {(t.speaker, t.text): aged(t.text, t.last_at, at, self._reading) for t in traits}
+        texts = {(t.speaker, t.text): aged(t.text, t.last_at, at, self._reading, in_place=in_place) for t in traits}
         return {named: text for named, text in texts.items() if text != named[1]}
 
     def near(self, speaker: str, text: str, most: int, least: float) -> list[Trait]:

@@ -83,7 +83,7 @@ def aged(text: str, at: datetime, now: datetime, reading: Reading, *, in_place: 
         text = _with_ages_by_birth(text[:LONGEST_READ], now, dates, relative) + text[LONGEST_READ:]
         if years > 0 and relative.ages:
             present = partial(_with_present_number, years=years, written=relative.aged, in_place=in_place)
-            for told in (relative.age(at.year), re.compile(relative.going_on)):
+            for told in (relative.age(at.date()), re.compile(relative.going_on)):
                 text = told.sub(present, text[:LONGEST_READ]) + text[LONGEST_READ:]
     return text
 
@@ -118,7 +118,7 @@ def _with_present_number(told: re.Match[str], years: int, written: str, in_place
         return told[0]
     age = int(number[0][1]) + years
     if in_place and told.groupdict().get("age"):
-        return f"{told[0].removesuffix(then)}{age}"
+        return f"{told[0].partition(then)[0]}{age}"
     return f"{told[0]} {written.format(age=age)}"
 
 

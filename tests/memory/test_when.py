@@ -180,6 +180,9 @@ def test_the_reader_sees_one_age():
     [(read,)] = as_dated(said, READING, later, in_place=True)
     assert read.text == "I'm 40, hooray! I've lived here for six years (7 now)."
     assert "thirty-nine (40 now)" in as_dated(said, READING, later)[0][0].text
+    said = [[Utterance("u1", "Maya", "I'm sixty-nine today!", AT, 3)]]
+    assert as_dated(said, READING, later, in_place=True)[0][0].text == "I'm 70!"
+    assert as_dated(said, READING, later)[0][0].text == "I'm sixty-nine on 12 March 2026 (70 now)!"
 
 
 @pytest.mark.parametrize(

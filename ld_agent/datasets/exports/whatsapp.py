@@ -48,7 +48,14 @@ DELETIONS = (
 ).split(";")
 EDITED = "edit bearb modif bewerkt измен düzenlen edyt 编辑 編集 수정".split()
 """How the note that a message was edited is recognised: "<This message was edited>"."""
-ATTACHED = "attach angehängt adjunto joint anexado allegato bijgevoegd прикреп ekli załącz 附件 添付 첨부".split()
+ATTACHED = tuple(
+    f" ({note})"
+    for note in (
+        "file attached;datei angehängt;archivo adjunto;archivo adjuntado;fichier joint;arquivo anexado;ficheiro anexado;"
+        "file allegato;bestand bijgevoegd;файл добавлен;dosya ekli;załączony plik;文件附件;附件檔案;添付ファイル有り;파일 첨부됨"
+    ).split(";")
+)
+"""How a line ends that names a file."""
 LONGEST_DATE = 48
 FEW = 200
 """Heads that decide nothing about the order of dates are enough of."""
@@ -127,12 +134,12 @@ def _shown(said: str, export: Export) -> str | None:
     if plain.startswith("<") and ">" in first:
         inside = first[1 : first.index(">")]
         name = inside.partition(":")[2].strip()
-        if "." in name:
+        if _names_file(name):
             return joined(media("", name), first[first.index(">") + 1 :], caption)
         if first.endswith(">") and not caption:
             return _omitted(inside) or "[media]"
-    name, bracket, note = first.partition(" (")
-    if bracket and "." in name and any(word in note.casefold() for word in ATTACHED):
+    name = first.rpartition(" (")[0]
+    if first.casefold().endswith(ATTACHED) and _names_file(name):
         return joined(media("", name), caption)
     raw = text.partition("\n")[0]
     before, mark, after = raw.rpartition(GENERATED)
@@ -144,6 +151,10 @@ def _shown(said: str, export: Export) -> str | None:
         export.left[SERVICE] += 1
         return None
     return plain
+
+
+def _names_file(text: str) -> bool:
+    return "." in text and text.rpartition(".")[2].isalnum()
 
 
 def _without_note(text: str) -> str:

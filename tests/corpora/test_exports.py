@@ -448,6 +448,10 @@ KEPT = (
     "I moved to Rome. See plan.pdf (I attached it)",
     "I moved to Rome. See the plan (file attached)",
     "<3 Tom: I moved. To Rome> yes",
+    "if a < b I live in Rome, so edit it>",
+    "if a < b we edit>",
+    "Put it into <the editor I modified for Bo in Rome>",
+    "See <edit-2>",
 )
 """What people write that is like WhatsApp's notes."""
 

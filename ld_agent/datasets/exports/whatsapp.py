@@ -159,9 +159,10 @@ def _names_file(text: str) -> bool:
 
 def _without_note(text: str) -> str:
     """A text without the note at its end that it was edited."""
-    before, note = text.rpartition("<")[0], text.rpartition("<")[2].casefold()
-    edited = text.endswith(">") and before and any(word in note for word in EDITED)
-    return before.rstrip(" " + MARKS) if edited else text
+    before, _, end = text.rpartition("<")
+    note = end.casefold().strip(MARKS).removesuffix(">").rstrip(".。")
+    short = end.endswith(">") and note[:1].isalpha() and len(words := note.split()) <= 5 and "".join(words).isalpha()
+    return before.rstrip(" " + MARKS) if before and short and any(word in note for word in EDITED) else text
 
 
 def _omitted(line: str) -> str:

@@ -421,6 +421,12 @@ def test_a_line_is_one_in_every_export_of_its_chat_and_no_other(tmp_path: Path) 
     assert ids("Bo", first) != ids("Bo", first.replace("03/04", "04/03"))
 
 
+def test_lines_that_are_alike_stay_apart_where_the_order_of_time_breaks(tmp_path: Path) -> None:
+    lines = [("10:01", "Bo: ok"), ("10:00", "Ann: sent late"), ("10:01", "Bo: ok"), ("10:00", "Ann: sent late")]
+    path = written(tmp_path / "c.txt", "".join(f"13/06/23, {time} - {line}\n" for time, line in lines))
+    assert len(taken(path, "whatsapp")[0]) == 4
+
+
 WROTE = {
     f"{LRM}image omitted": "[image]",
     f"{LRM}Bild weggelassen": "[image]",

@@ -74,7 +74,7 @@ def whatsapp(part: Part) -> Iterator[Message]:
     """A chat; what nobody of it wrote is left out."""
     export, chat = part.export, _chat_name(part)
     order = date_order(part)
-    seen, last = Counter[tuple[str, str]](), ""
+    seen = Counter[int]()  # by hash: the texts of a long chat would fill the memory
     for date, rest in part.headed(head_of):
         at = _at(date, order)
         if at is None:
@@ -87,12 +87,9 @@ def whatsapp(part: Part) -> Iterator[Message]:
         text = _shown(said, export)
         if text is None:
             continue
-        if (written := _as_written(date, at)) != last:
-            seen.clear()
-            last = written
-        seen[name, text] += 1
-        key = f"{chat}/{written}/{name}/{text}/{seen[name, text]}"
-        yield Message(key, chat, name, text, in_zone(at, export.zone))
+        line = f"{chat}/{_as_written(date, at)}/{name}/{text}"
+        seen[hash(line)] += 1
+        yield Message(f"{line}/{seen[hash(line)]}", chat, name, text, in_zone(at, export.zone))
 
 
 def _chat_name(part: Part) -> str:

@@ -59,7 +59,8 @@ class _Conversation:
     key: int
     counters: Mapping[str, int]
     sessions: dict[int, tuple[str, bool]] = field(default_factory=dict)
-    """The thread of each session, and whether it is closed, by number."""
+    """The thread of each session, and whether it is closed, by number, in ascending order."""
+    open_threads: set[str] = field(default_factory=set)
     utterances: set[str] = field(default_factory=set)
     traits: set[str] = field(default_factory=set)
     superseded: dict[str, str] = field(default_factory=dict)
@@ -241,12 +242,14 @@ def _circle(superseded: Mapping[str, str]) -> str:
 
 
 def _check_session(taken: _Conversation, values: Mapping[str, Any]) -> None:
-    number, thread, last = values["number"], values["thread"], max(taken.sessions, default=0)
-    if (thread, False) in taken.sessions.values():
+    number, thread, last = values["number"], values["thread"], next(reversed(taken.sessions), 0)
+    if thread in taken.open_threads:
         raise ValueError(f"session {number} follows one that is not closed")
     if number <= last:
         raise ValueError(f"session {number} follows session {last}")
     taken.sessions[number] = thread, bool(values["closed"])
+    if not values["closed"]:
+        taken.open_threads.add(thread)
 
 
 def _check_utterance(taken: _Conversation, values: Mapping[str, Any]) -> None:

@@ -421,6 +421,12 @@ def test_a_line_is_one_in_every_export_of_its_chat_and_no_other(tmp_path: Path) 
     assert ids("Bo", first) != ids("Bo", first.replace("03/04", "04/03"))
 
 
+def test_lines_that_are_alike_stay_apart_where_the_order_of_time_breaks(tmp_path: Path) -> None:
+    lines = [("10:01", "Bo: ok"), ("10:00", "Ann: sent late"), ("10:01", "Bo: ok"), ("10:00", "Ann: sent late")]
+    path = written(tmp_path / "c.txt", "".join(f"13/06/23, {time} - {line}\n" for time, line in lines))
+    assert len(taken(path, "whatsapp")[0]) == 4
+
+
 WROTE = {
     f"{LRM}image omitted": "[image]",
     f"{LRM}Bild weggelassen": "[image]",
@@ -433,6 +439,9 @@ WROTE = {
     "IMG-20230613-WA0001.jpg (file attached)\nThe new roof": "[image] The new roof",
     "PTT-20230613-WA0002.opus (Datei angehängt)": "[voice message]",
     "Plan of 2023.docx (archivo adjunto)": "[file: Plan of 2023.docx]",
+    "Plan (2).docx (file attached)": "[file: Plan (2).docx]",
+    "IMG-20230613-WA0003.jpg (файл добавлен)": "[image]",
+    "IMG-20230613-WA0004.jpg (添付ファイル有り)": "[image]",
     f"We meet at six. {LRM}<This message was edited>": "We meet at six.",
     "Um sieben. <Diese Nachricht wurde bearbeitet.>": "Um sieben.",
     "I <3 this (really)": "I <3 this (really)",
@@ -440,7 +449,20 @@ WROTE = {
 }
 
 
-@pytest.mark.parametrize(("wrote", "shown"), WROTE.items())
+KEPT = (
+    "Hi Tom. Did you get it (the contract I attached)? I'm moving to Rome on Friday.",
+    "I moved to Rome. See plan.pdf (I attached it)",
+    "I moved to Rome. See the plan (file attached)",
+    "<3 Tom: I moved. To Rome> yes",
+    "if a < b I live in Rome, so edit it>",
+    "if a < b we edit>",
+    "Put it into <the editor I modified for Bo in Rome>",
+    "See <edit-2>",
+)
+"""What people write that is like WhatsApp's notes."""
+
+
+@pytest.mark.parametrize(("wrote", "shown"), [*WROTE.items(), *zip(KEPT, KEPT, strict=True)])
 def test_whatsapp_names_media(tmp_path: Path, wrote: str, shown: str) -> None:
     path = written(tmp_path / "c.txt", f"[13.06.23, 18:08:09] Ann: {wrote}\n[13.06.23, 18:08:10] Bo: Fine.\n")
     assert said(taken(path, "whatsapp")[0]) == [("Ann", shown), ("Bo", "Fine.")]

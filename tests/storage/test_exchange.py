@@ -309,6 +309,12 @@ def test_only_a_whole_export_makes_a_file(store: Store, tmp_path: Path, fill: Fi
         import_into(tmp_path / "new" / "s.db", tmp_path / "cut.jsonl")
 
 
+def test_a_session_out_of_order_is_named(store: Store, exported: tuple[str, ...], tmp_path: Path) -> None:
+    changed(lines := [*exported[1:]], "session", {"number": 3})
+    with pytest.raises(DataFileError, match="session 2 follows session 3"):
+        import_file(store, cut([exported[0], *lines], tmp_path / "turned.jsonl"))
+
+
 def test_an_export_of_version_1_is_imported_if_complete(store: Store, other: Store, tmp_path: Path, fill: Fill) -> None:
     fill(store, "maya")
     header, *lines, _ = export_lines(store)

@@ -48,7 +48,14 @@ DELETIONS = (
 ).split(";")
 EDITED = "edit bearb modif bewerkt измен düzenlen edyt 编辑 編集 수정".split()
 """How the note that a message was edited is recognised: "<This message was edited>"."""
-ATTACHED = "attach angehängt adjunto joint anexado allegato bijgevoegd прикреп ekli załącz 附件 添付 첨부".split()
+ATTACHED = tuple(
+    f" ({note})"
+    for note in (
+        "file attached;datei angehängt;archivo adjunto;archivo adjuntado;fichier joint;arquivo anexado;ficheiro anexado;"
+        "file allegato;bestand bijgevoegd;файл добавлен;dosya ekli;załączony plik;文件附件;附件檔案;添付ファイル有り;파일 첨부됨"
+    ).split(";")
+)
+"""How a line ends that names a file."""
 LONGEST_DATE = 48
 FEW = 200
 """Heads that decide nothing about the order of dates are enough of."""
@@ -67,7 +74,7 @@ def whatsapp(part: Part) -> Iterator[Message]:
     """A chat; what nobody of it wrote is left out."""
     export, chat = part.export, _chat_name(part)
     order = date_order(part)
-    seen, last = Counter[tuple[str, str]](), ""
+    seen = Counter[int]()  # by hash: the texts of a long chat would fill the memory
     for date, rest in part.headed(head_of):
         at = _at(date, order)
         if at is None:
@@ -80,12 +87,9 @@ def whatsapp(part: Part) -> Iterator[Message]:
         text = _shown(said, export)
         if text is None:
             continue
-        if (written := _as_written(date, at)) != last:
-            seen.clear()
-            last = written
-        seen[name, text] += 1
-        key = f"{chat}/{written}/{name}/{text}/{seen[name, text]}"
-        yield Message(key, chat, name, text, in_zone(at, export.zone))
+        line = f"{chat}/{_as_written(date, at)}/{name}/{text}"
+        seen[hash(line)] += 1
+        yield Message(f"{line}/{seen[hash(line)]}", chat, name, text, in_zone(at, export.zone))
 
 
 def _chat_name(part: Part) -> str:
@@ -127,12 +131,12 @@ def _shown(said: str, export: Export) -> str | None:
     if plain.startswith("<") and ">" in first:
         inside = first[1 : first.index(">")]
         name = inside.partition(":")[2].strip()
-        if "." in name:
+        if _names_file(name):
             return joined(media("", name), first[first.index(">") + 1 :], caption)
         if first.endswith(">") and not caption:
             return _omitted(inside) or "[media]"
-    name, bracket, note = first.partition(" (")
-    if bracket and "." in name and any(word in note.casefold() for word in ATTACHED):
+    name = first.rpartition(" (")[0]
+    if first.casefold().endswith(ATTACHED) and _names_file(name):
         return joined(media("", name), caption)
     raw = text.partition("\n")[0]
     before, mark, after = raw.rpartition(GENERATED)
@@ -146,11 +150,16 @@ def _shown(said: str, export: Export) -> str | None:
     return plain
 
 
+def _names_file(text: str) -> bool:
+    return "." in text and text.rpartition(".")[2].isalnum()
+
+
 def _without_note(text: str) -> str:
     """A text without the note at its end that it was edited."""
-    before, note = text.rpartition("<")[0], text.rpartition("<")[2].casefold()
-    edited = text.endswith(">") and before and any(word in note for word in EDITED)
-    return before.rstrip(" " + MARKS) if edited else text
+    before, _, end = text.rpartition("<")
+    note = end.casefold().strip(MARKS).removesuffix(">").rstrip(".。")
+    short = end.endswith(">") and note[:1].isalpha() and len(words := note.split()) <= 5 and "".join(words).isalpha()
+    return before.rstrip(" " + MARKS) if before and short and any(word in note for word in EDITED) else text
 
 
 def _omitted(line: str) -> str:

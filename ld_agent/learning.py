@@ -116,9 +116,8 @@ def _learned(relation: Relation, waiting: list[Utterance]) -> Steps[list[str]]:
         extractor = Extractor(relation.models, settings.prompting, settings.grounded)
         told = [_told(relation, u) for u in utterances]
         extracted = yield from extractor.steps(told, answered)
-        if relation.resources.config.personas.attribution:
-            pairs = zip(utterances, extracted, strict=True)
-            extracted = [traits if _may_have_traits(relation, u) else () for u, traits in pairs]
+        pairs = zip(utterances, extracted, strict=True)
+        extracted = [traits if _may_have_traits(relation, u) else () for u, traits in pairs]
         check = relation.check
         learned = list(zip(utterances, told, extracted, answered, strict=True))
         if check is None:
@@ -164,7 +163,8 @@ def _judged(
     ended = (
         [known[n] for n in ended_by(check, lines, [f"{said.speaker}: {trait.text}" for trait in known])] if ends else []
     )
-    true = true_traits(check, lines, traits, relation.models.language.reading, ends=bool(ended))
+    own, reading = _may_have_traits(relation, said), relation.models.language.reading
+    true = true_traits(check, lines, traits, reading, ends=bool(ended)) if own else []
     newer = [
         t for t in near if t.last_at > said.at and t.source != said.id and not less_trusted(t.channel, said.channel)
     ]
@@ -173,7 +173,7 @@ def _judged(
     )
     claims = [([(said.speaker, later.text)], f"{said.speaker}: {trait}") for trait, later in pairs]
     by_start = sorted((pairs[n] for n in over(check, claims)), key=lambda pair: pair[1].holds_from or pair[1].at)
-    over_at = [(trait, ends_at(check, trait, said, relation.models.language.reading)) for trait in ended]
+    over_at = [(trait, ends_at(check, trait, said, reading)) for trait in ended]
     return true, over_at, dict(reversed(by_start))
 
 
@@ -243,9 +243,10 @@ def _told_before(relation: Relation, said: Utterance, most: int) -> set[str]:
 
 
 def _may_have_traits(relation: Relation, said: Utterance) -> bool:
-    """Whether an utterance may give its speaker traits: "Your son Jakob is four!" gives the agent no son."""
-    reading = relation.models.language.reading
-    return said.speaker != relation.agent_name or any(speaks_of_self(s, reading) for s in sentences_of(said.text))
+    """Whether an utterance may give its speaker traits: "Your son Jakob is four!" gives the agent no son, unless as published."""
+    reading, attributed = relation.models.language.reading, relation.resources.config.personas.attribution
+    other = not attributed or said.speaker != relation.agent_name
+    return other or any(speaks_of_self(s, reading) for s in sentences_of(said.text))
 
 
 def _told(relation: Relation, said: Utterance) -> str:

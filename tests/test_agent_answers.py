@@ -265,6 +265,14 @@ def test_what_the_agent_says_of_others_is_none_of_its_traits_unless_as_published
     assert [trait.text for trait in talk.persona(talk.agent_name)] == kept
 
 
+def test_nor_are_its_words_about_others(scene: Scene):
+    talk = scene.agent({"extractor": "NO_TRAIT"}, checks={**CHECKED, "verbatim": True}).conversation("maya", at=START)
+    talk.observe("My dog Biscuit is at home.", "Maya", START)
+    talk.observe("She's a three-year-old beagle, and she's a good dog.", talk.agent_name, START)
+    talk.end_session()
+    assert talk.persona(talk.agent_name) == []
+
+
 def test_what_the_agent_says_of_itself_is_its_trait_also_before_a_question(scene: Scene):
     talk = scene.agent({"extractor": "I adopted a dog."}).conversation("maya", at=START)
     talk.observe("That is great! I adopted a dog last year. Do you have pets?", talk.agent_name, START)

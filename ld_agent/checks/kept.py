@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +58,8 @@ OWN_WORDS, ASKED_WORDS = 60, 5
 MOST_SENTENCES, MOST_TRAITS = 64, 64
 """Sentences and traits of one line that are judged: its first ones."""
 FEWEST, MOST = 3, 30
-"""Words of a sentence that may be stored as a trait as it was said; an event quotes longer ones."""
+"""Words of a sentence that may be stored as a trait as it was said, fewer if it tells of its speaker ("I'm vegan."); an event
+quotes longer ones."""
 NO_LEAST: Mapping[str, float] = {}
 QUOTE = "\0"
 """Stands for what is quoted."""
@@ -174,11 +176,25 @@ def _sentences(text: str, reading: Reading, most: int = MOST) -> list[str]:
     quoted = iter(QUOTED.findall(text))
     found = []
     for sentence in (" ".join(part.split()) for part in SENTENCE_END.split(QUOTED.sub(QUOTE, text))):
-        for clause in _clauses(sentence, reading, most):
+        stated = _stated(sentence, reading)
+        for clause in _clauses(stated, reading, most):
             whole = "".join(next(quoted, char) if char == QUOTE else char for char in clause)
-            if FEWEST <= len(clause.split()) <= most and not sentence.endswith(ASKS):
+            enough = len(clause.split()) >= FEWEST or speaks_of_self(clause, reading)
+            if enough and 0 < len(clause.split()) <= most:
                 found.append(whole)
+        quoted = islice(quoted, sentence.count(QUOTE) - stated.count(QUOTE), None)
     return found[:MOST_SENTENCES]
+
+
+def _stated(sentence: str, reading: Reading) -> str:
+    """A sentence, or what the speaker states in one before its last clause asks: "I'm vegan, any restaurant tips?"."""
+    if not sentence.endswith(ASKS):
+        return sentence
+    *before, asked = CLAUSE_END.split(sentence)
+    stated, patterns = " ".join(before).rstrip(",;"), reading.patterns
+    own = patterns["own_clause"].match(stated) and not patterns["conditional"].search(sentence)
+    tag = not stems_of(asked, reading) - stems_listed("saying_nothing", reading)  # "don't I?"
+    return f"{stated}." if own and not tag else ""
 
 
 def _clauses(sentence: str, reading: Reading, most: int) -> list[str]:

@@ -139,7 +139,8 @@ def held(text: str, at: datetime, reading: Reading) -> tuple[datetime | None, da
     for form, days in _SPANS.items():
         if any(relative.as_written(form, start.date(), noun=True) in text for relative in relatives):
             end = start + timedelta(days=days)
-    ending = any(re.search(relative.ending, text) for relative in relatives)
+    clauses = [clause for relative in relatives for clause in re.split(relative.clause, text)]
+    ending = any(re.search(r.ending, c) and only_date(c, at, reading) == period for r in relatives for c in clauses)
     begins = start <= at or any(re.search(relative.beginning, text) for relative in relatives)
     return (None, end) if ending or not begins else (start, None)
 

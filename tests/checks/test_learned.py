@@ -217,6 +217,32 @@ def test_a_summary_that_was_not_said_becomes_their_own_words(check: StatementChe
     assert true_event(check, lines, "Nell's brother Ivo opens a cafe on Friday.", "Sam", READING).dropped == 0
 
 
+@pytest.mark.parametrize(
+    ("said", "traits"),
+    [
+        ("I'm vegan.", ["I'm vegan."]),
+        ("I'm vegan, any restaurant tips?", ["I'm vegan."]),
+        ("My son is allergic to nuts, what can I bake?", ["My son is allergic to nuts."]),
+        ("I'm a cook, am I?", []),
+        ("Are you vegan, or is it a fashion?", []),
+        ("If I went vegan, what would I eat?", []),
+        ("So tired.", []),
+    ],
+)
+def test_what_is_stated_before_a_question_or_in_two_words_is_a_trait(
+    said: str, traits: list[str], check: StatementCheck
+):
+    assert true_traits(check, [("Nell", said)], [], READING) == traits
+
+
+def test_what_is_quoted_in_a_question_is_not_put_into_the_next_sentence(check: StatementCheck):
+    said = 'I keep hens, do you know "Hens are very clever" by Wim? My brother wrote "Ducks are even better" last year.'
+    assert own_words(check, [("Nell", said)], "Sam", READING) == [
+        "Nell: I keep hens.",
+        'Nell: My brother wrote "Ducks are even better" last year.',
+    ]
+
+
 def test_the_agent_is_quoted_only_where_nobody_else_stated_something(check: StatementCheck):
     assert own_words(check, [("Nell", "Hm?"), ("Sam", "I like the rain a lot.")], "Sam", READING) == [
         "Sam: I like the rain a lot."

@@ -220,6 +220,7 @@ def test_who_was_born_on_a_day_is_read_with_the_age(said, expected):
         ("从2026年4月1日起我在医院上班。", "2026-04-01", None),
         ("2026년 4월 1일부터 병원에서 일해요.", "2026-04-01", None),
         ("I lived in Rome until 2019.", None, "2020-01-01"),
+        ("I broke my arm yesterday, no climbing till summer.", "2026-03-11", None),
         ("I live in Oslo since last year.", "2025-01-01", None),
         ("My birthday is on 4 May.", None, None),
         ("I was in Oslo in 2019 and in Rome in 2021.", None, None),

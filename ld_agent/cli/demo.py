@@ -14,7 +14,6 @@ from ld_agent.config import Config
 from ld_agent.conversation import Conversation
 from ld_agent.datasets import Episode, Turn, load_episodes
 from ld_agent.files import shipped_path
-from ld_agent.languages import ENGLISH
 from ld_agent.running.replay import PlayedTurn, replay
 from ld_agent.types import Utterance
 
@@ -80,8 +79,8 @@ def _shown(played: PlayedTurn, earlier: list[PlayedTurn], agent: str, why: bool)
     """Print a turn after earlier ones."""
     reply, last = played.reply, earlier[-1] if earlier else None
     if last is None or last.session != played.session:
-        ago = f" ({ENGLISH.ago(last.reply.heard.at, reply.heard.at)})" if last else ""
-        console.rule(f"session {played.session}, {date(reply.heard.at)}{ago}", style="bold")
+        later = f" ({(reply.heard.at - last.reply.heard.at).days} days later)" if last else ""
+        console.rule(f"session {played.session}, {date(reply.heard.at)}{later}", style="bold")
     console.print(plain(f"{reply.heard.speaker}: {reply.heard.text}", "cyan"))
     console.print(plain(f"{agent}: {reply.text}", "bold"))
     line = read_in(reply)

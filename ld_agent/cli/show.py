@@ -127,7 +127,10 @@ def print_figures(result: dict[str, Any], as_json: bool) -> None:
 
 def records_table(records: Sequence[Record]) -> RenderableType:
     if not records:
-        return Text("nothing is remembered yet; a session is remembered when it ends (/end)", style="dim")
+        return Text(
+            "nothing is remembered yet: a session is when it has ended, an imported one by `memory rebuild`",
+            style="dim",
+        )
     table = _text_table(("id", "view", "session", "until"), "memory")
     for record in records:
         text = _pinned(plain(record.text), record.pinned)

@@ -168,8 +168,7 @@ class Edits(Utterances):
         query = f"SELECT pk, text FROM {table} WHERE conversation = ? AND id = ?"
         row = self.db.of(key).row(query, (key, target)) if table else None
         if not table or not row:
-            shown = "/memory and /persona in a chat, or `ld-agent memory list`, show their ids"
-            raise InputError(f"{target!r} is not a record or trait of this conversation; {shown}")
+            raise InputError(f"{target!r} is not a record or trait of this conversation; each is shown with its id")
         return table, row[0], row[1]
 
     def _log_changed(self, key: int, target: str, text: str, at: datetime, before: str) -> None:

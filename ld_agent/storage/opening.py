@@ -23,6 +23,8 @@ def open_store(path: str | Path, redact: str | None = None) -> Store:
     Raises:
         StoreError: it cannot be opened, or the engine of its address is not installed.
     """
+    if not str(path).strip():
+        raise StoreError("the store has no name: nothing would be kept; give a file or a postgresql:// address")
     if is_address(path):
         store: Store = _postgres(path)(str(path))
     else:

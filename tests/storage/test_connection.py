@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ld_agent.errors import StoreError
+from ld_agent.storage.opening import open_store
 from ld_agent.storage.sqlite import connection
 from ld_agent.storage.sqlite.connection import APPLICATION_ID, Connection
 from ld_agent.storage.sqlite.migrations import MIGRATIONS
@@ -269,3 +270,9 @@ def test_processes_that_make_one_store_at_the_same_time_all_get_it(tmp_path: Pat
     result = child(OPEN_AT_ONCE, tmp_path)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert len([name for name in os.listdir(tmp_path) if name.endswith(".db")]) == 15
+
+
+@pytest.mark.parametrize("path", ["", " "])
+def test_a_store_without_a_name_would_keep_nothing_and_is_refused(path: str):
+    with pytest.raises(StoreError, match="the store has no name"):
+        open_store(path)

@@ -385,8 +385,9 @@ def test_what_an_utterance_ended_holds_again_without_it(store: Store, fill: Fill
     key = fill(store, "maya")
     personas = store.personas(key)
     [(first, _), (second, _)] = personas.traits()
-    personas.update(replace(first, superseded_by=None, holds_until=AT, ended_by="u3"))
-    personas.update(replace(second, holds_until=AT, ended_by="u4"))
+    until = {"holds_until": AT, "otherwise_until": AT + timedelta(days=2)}
+    personas.update(replace(first, superseded_by=None, ended_by="u3", **until))
+    personas.update(replace(second, holds_until=AT, ended_by="u4", planned_by="u3"))
     assert store.counts(key)["traits"] == 0
     if undone == "replaced":
         store.replace(key, ["u3"])
@@ -394,7 +395,8 @@ def test_what_an_utterance_ended_holds_again_without_it(store: Store, fill: Fill
         line = "" if undone == "forgotten" else "walnuts"
         store.rewrite(key, Rewriting({"u3": line}, [], forgotten=not line, relearned=["u3"] if line else []), AT)
     ends = [(t.active, t.holds_until, t.ended_by) for t, _ in personas.traits()]
-    assert ends == [(True, None, ""), (False, AT, "u4")]
+    assert ends == [(True, AT + timedelta(days=2), ""), (False, AT, "u4")]
+    assert {(t.planned_by, t.otherwise_until) for t, _ in personas.traits()} == {("", None)}
     assert store.counts(key)["traits"] == 1
 
 

@@ -124,6 +124,7 @@ class Edits(Utterances):
         gone = f"record IN (SELECT id FROM record WHERE conversation = ?1 AND {only_from_these})"
         with self.db.transaction(key):
             self._take_back_ends(key, utterance_ids)
+            self._take_other_sources(key, utterance_ids)
             for change, where in (
                 ("UPDATE utterance SET replaced = 1, extracted = 1", self.db.within("id", "?2")),
                 (f"UPDATE trait SET {HOLDS_AGAIN}", f"superseded_by IN ({traits})"),
@@ -133,6 +134,17 @@ class Edits(Utterances):
             ):
                 self.db.of(key).execute(f"{change} WHERE conversation = ?1 AND ({where})", values)
             self._edited(key)
+
+    def _take_other_sources(self, key: int, utterance_ids: Sequence[str]) -> None:
+        """Give traits of utterances another that told them as their source: the last, or the first, which their times tell."""
+        self.db.of(key).execute(
+            f"""UPDATE trait SET source = other.id, channel = other.channel, at = other.at, mentions = mentions - 1
+                FROM utterance AS other WHERE trait.conversation = ?1 AND {self.db.within("trait.source", "?2")}
+                AND mentions > 1 AND other.conversation = ?1 AND other.speaker = trait.speaker AND other.extracted = 1
+                AND other.replaced = 0 AND NOT {self.db.within("other.id", "?2")}
+                AND other.at IN (trait.at, trait.last_at)""",
+            (key, list(utterance_ids)),
+        )
 
     # ---- names
 

@@ -400,6 +400,25 @@ def test_what_an_utterance_ended_holds_again_without_it(store: Store, fill: Fill
     assert store.counts(key)["traits"] == 1
 
 
+@pytest.mark.parametrize("both", [False, True])
+def test_a_trait_that_another_line_tells_too_outlives_the_line_that_is_replaced(
+    store: Store, key: int, both: bool
+) -> None:
+    personas, later = store.personas(key), AT + timedelta(days=2)
+    eats, first, again = (say(store, key, "Nuts.", at) for at in (AT, AT + timedelta(days=1), later))
+    assert all(map(personas.mark_extracted, (eats, first, again)))
+    before = personas.add("Maya", "I eat nuts.", AT, eats, VECTOR)
+    trait = personas.add("Maya", "I can't eat nuts.", AT + timedelta(days=1), first, VECTOR)
+    personas.update(replace(before, superseded_by=trait.id, holds_until=trait.at, ended_by=first))
+    personas.update(told := replace(trait, last_at=later, mentions=2))
+    if not both:
+        store.replace(key, [first])
+        [(ended, _), (left, _)] = personas.traits()
+        assert (ended.superseded_by, left) == (told.id, replace(told, at=later, source=again, mentions=1))
+    store.replace(key, [first, again])
+    assert [t for t, _ in personas.traits()] == [before]
+
+
 def test_a_change_is_carried_to_lines_and_records_and_dated(store: Store, open_store: OpenStore, fill: Fill) -> None:
     key, vector = fill(store, "maya"), np.ones(4, np.float32)
     [record], edits = store.records(key), store.edits(key)

@@ -64,7 +64,7 @@ def follow(relation: Relation, target: str, text: str, edited: datetime, at: dat
     with store.writing(key):
         if not any(change.target == target for change in store.changes(key)):
             correct(relation, target, text, at)
-            store.note_edited(key, target, edited)
+            store.note_edited(key, at, edited)
 
 
 def undoable(changes: Sequence[Change]) -> list[Change]:

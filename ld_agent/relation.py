@@ -122,18 +122,18 @@ class Relation:
         """The traits of utterances that somebody's later words have ended, or will end on a day to come, and those of these words
         in turn."""
         found, told = list[Trait](), {*ids}
-        over = [t for t in self.bank.traits(history=True) if t.ended_by] if ids else []
+        over = [t for t in self.bank.traits(history=True) if _end_said_in(t)] if ids else []
         while more := [t for t in over if t.source in told and t not in found]:
             found += more
-            told |= {t.ended_by for t in more}
+            told |= {_end_said_in(t) for t in more}
         return found
 
     def corrections(self, ended: Sequence[Trait], at: datetime) -> dict[str, tuple[Utterance, ...]]:
-        """What had been said by a time that ended these traits, oldest first and dated, by the ids of what told them."""
-        later = self.store.utterances_by_id(self.key, [t.ended_by for t in ended])
+        """What had been said by a time that ended these traits, or will, oldest first and dated, by the ids of what told them."""
+        later = self.store.utterances_by_id(self.key, [_end_said_in(t) for t in ended])
         by_source: dict[str, dict[str, Utterance]] = {}
         for trait in ended:
-            if (said := later.get(trait.ended_by)) is not None and said.at <= at:
+            if (said := later.get(_end_said_in(trait))) is not None and said.at <= at:
                 by_source.setdefault(trait.source, {})[said.id] = said
         in_order = [sorted(said.values(), key=lambda one: one.at) for said in by_source.values()]
         return dict(zip(by_source, as_dated(in_order, self.models.language.reading, at), strict=True))
@@ -199,6 +199,11 @@ class Relation:
         """Return and clear the notes about pending work since the last reply."""
         notes, self.notes = self.notes, []
         return list(dict.fromkeys(notes))
+
+
+def _end_said_in(trait: Trait) -> str:
+    """The id of the utterance that said that a trait ended, or will; "": none did."""
+    return trait.ended_by or trait.planned_by
 
 
 def never_held(ended: Sequence[Trait]) -> dict[str, str]:

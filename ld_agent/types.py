@@ -226,13 +226,13 @@ class Trait:
 
     Attributes:
         at, last_at: when it was told first and last.
-        source: id of the utterance that revealed it; "": the configuration.
+        source, channel: id of the utterance that revealed it, and its channel; "": the configuration.
         superseded_by: id of the trait that replaced it.
         pinned: included in every prompt while it holds, and never superseded or ended.
-        channel: that of its source.
         holds_from: when it began; None: unknown, counts as ``at``.
         holds_until: when it ends, as far as is known; None: open.
-        ended_by: id of the utterance that said that it ended; "": none.
+        ended_by, planned_by: id of the utterance that said that it ended, or on which day to come it will; "": none.
+        otherwise_until: until when one that was ended was to hold before that; None: open.
     """
 
     id: str
@@ -248,6 +248,8 @@ class Trait:
     holds_from: datetime | None = None
     holds_until: datetime | None = None
     ended_by: str = ""
+    planned_by: str = ""
+    otherwise_until: datetime | None = None
 
     @property
     def active(self) -> bool:

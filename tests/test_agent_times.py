@@ -86,9 +86,12 @@ def test_a_planned_move_ends_the_present_home_on_its_date(scene: Scene):
     ]
     day = datetime(2026, 5, 4, tzinfo=UTC)
     assert held == [[day], [day], []]
+    assert [trait.text for trait in talk.relation.ended([talk.utterances[0].id])] == [home]
     said = replace(talk.utterances[-1], text="Tom and I broke up. Mum's birthday is on 4 May.")
     dating = replace(talk.persona("Maya")[0], text="I am dating Tom.", holds_until=None)
     assert ends_at(talk.relation.check, dating, said, talk.relation.models.language.reading) == said.at
+    talk.forget(said.id)
+    assert [trait.text for trait in talk.persona("Maya", as_of=datetime(2026, 7, 1, tzinfo=UTC))] == [home]
 
 
 def test_a_session_of_two_days_leaves_its_event_as_it_is(scene: Scene):

@@ -201,6 +201,19 @@ def test_an_edit_is_taken_back(scene: Scene, target: str):
     assert [person.id for person in agent.people()] == ["ann", "friends/bob"]
 
 
+def test_an_edited_trait_holds_when_its_new_text_says(scene: Scene):
+    _, ann = told(scene, "I am flying to Tallinn on 4 May 2024.")
+    [flight], june = ann.traits(), START + 31 * DAY
+    ann.edit(flight.id, "I am flying to Tallinn on 20 June 2024.")
+    assert [ann.persona("User", as_of=at) != [] for at in (june, june + 30 * DAY)] == [True, False]
+    ann.edit(flight.id, "I flew to Tallinn.")
+    assert [(trait.holds_from, trait.holds_until) for trait in ann.traits()] == [(None, None)]
+    ann.undo()
+    ann.edit(flight.id, "I have lived in Tallinn since 20 April 2024.")
+    [trait] = ann.traits()
+    assert (trait.holds_from, trait.holds_until) == (START.replace(month=4, day=20, hour=0, minute=0), None)
+
+
 def test_pins_are_taken_back_and_what_was_forgotten_is_not(scene: Scene):
     _, ann = told(scene, "I live in Leeds.")
     with pytest.raises(InputError, match="nothing was edited"):

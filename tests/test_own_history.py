@@ -150,6 +150,22 @@ def test_the_latest_edit_elsewhere_is_taken_and_what_was_changed_here_stays(
     assert taken("I keep flies.", 150) == ("I keep moths.", ""), "changed here"
 
 
+def test_an_edit_elsewhere_leaves_nothing_to_undo(scene: Scene) -> None:
+    agent = scene.agent()
+    stored(agent, [told(1, "I have a parrot named Kiwi.", START)])
+    learn(agent)
+    ann = agent.conversation("ann")
+    ann.observe("Kiwi is a lovely name!", "Sam", START + DAY)
+    ann.pin(ann.traits()[0].id)
+    ann.edit("u1", "I have a parrot named Koko.", edited=START + 2 * DAY)
+    learn(agent)
+    assert [change.action for change in agent.store.changes(ann.key)] == ["pin"]
+    shown = [u.text for u in agent.store.thread_utterances(ann.key, "")]
+    assert ("Kiwi" in str(ann.utterances), shown) == (False, [""]), "clients know another text"
+    ann.undo()
+    assert [(t.text, t.pinned) for t in ann.traits()] == [("I have a parrot named Koko.", False)]
+
+
 def test_lines_without_ids_of_their_own_are_never_taken_for_edits(command_line: CommandLine, tmp_path: Path) -> None:
     path, store = tmp_path / "WhatsApp Chat - Bo.txt", tmp_path / "me.db"
     command = ("memory", "import", path, "--store", store, "--conversation", "ann", "--me", "Ann")

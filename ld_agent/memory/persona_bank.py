@@ -154,8 +154,8 @@ class PersonaBank:
                     if said is None or less_trusted(said.channel, trait.channel):
                         return False
                     with self._mirrored():
-                        planned = at > said.at
-                        self._update(bank, row, replace(trait, holds_until=at) if planned else _ended(trait, at, by))
+                        planned = replace(trait, holds_until=at, planned_by=by)
+                        self._update(bank, row, planned if at > said.at else _ended(trait, at, by))
                     return True
         return False
 
@@ -203,8 +203,8 @@ class PersonaBank:
             bank.add(trait, vector)
         begins, until = holds
         if same or begins or until:
-            held = replace(trait, holds_from=begins or trait.holds_from, holds_until=until or trait.holds_until)
-            self._update(bank, row, held)
+            trait = replace(trait, holds_from=begins or trait.holds_from)
+            self._update(bank, row, replace(trait, holds_until=until, planned_by="") if until else trait)
         if over_by is not None and not same:
             ended = _ended(bank.traits[row], over_by.holds_from or over_by.at, over_by.source)
             self._update(bank, row, replace(ended, superseded_by=over_by.id))
@@ -377,7 +377,9 @@ class SpeakerTraits:
 
 
 def _ended(trait: Trait, at: datetime, by: str) -> Trait:
-    return replace(trait, holds_until=min(trait.holds_until or at, at), ended_by=by)
+    until = trait.holds_until
+    otherwise = until if trait.active else trait.otherwise_until
+    return replace(trait, holds_until=min(until or at, at), ended_by=by, otherwise_until=otherwise)
 
 
 def less_trusted(channel: str, other: str) -> bool:

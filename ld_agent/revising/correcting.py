@@ -15,6 +15,7 @@ from ld_agent.errors import InputError
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.corrections import Carried, Correction, content, corrected_lines
 from ld_agent.memory.views.stored import dialogue
+from ld_agent.memory.when import held
 from ld_agent.relation import Relation
 from ld_agent.storage.rows import Rewriting
 from ld_agent.text import SENTENCE_END
@@ -63,7 +64,7 @@ def follow(relation: Relation, target: str, text: str, edited: datetime, at: dat
     with store.writing(key):
         if not any(change.target == target for change in store.changes(key)):
             correct(relation, target, text, at)
-            store.note_edited(key, target, edited)
+            store.note_edited(key, at, edited)
 
 
 def undoable(changes: Sequence[Change]) -> list[Change]:
@@ -120,10 +121,24 @@ def _learned_since(relation: Relation, lines: Mapping[str, str]) -> list[str]:
 
 def _change(relation: Relation, target: str, text: str, at: datetime) -> None:
     store, key = relation.store, relation.key
-    if text:
-        store.edit(key, target, text, relation.resources.encoder.encode([text])[0], at)
-    else:
+    if not text:
         store.forget(key, target, at)
+        return
+    trait = next((trait for trait in store.traits(key) if trait.id == target), None)
+    store.edit(key, target, text, relation.resources.encoder.encode([text])[0], at)
+    if trait and trait.source:
+        store.personas(key).update(_with_period_of(relation, trait, text))
+
+
+def _with_period_of(relation: Relation, trait: Trait, text: str) -> Trait:
+    """A trait with when it holds as its new text says, and no longer as its text before said; what a line ended stays ended."""
+    said = relation.store.utterances_by_id(relation.key, [trait.source]).get(trait.source)
+    at, reading = said.local_at if said else trait.at, relation.models.language.reading
+    (began, over), (begins, ends) = (held(one, at, reading) for one in (trait.text, text))
+    since, until = trait.holds_from, trait.holds_until if trait.active else trait.otherwise_until
+    since, until = begins or (None if since == began else since), ends or (None if until == over else until)
+    trait = replace(trait, holds_from=since, planned_by="" if ends else trait.planned_by)
+    return replace(trait, holds_until=until) if trait.active else replace(trait, otherwise_until=until)
 
 
 def _trait(relation: Relation, said: Sequence[Utterance], target: str, text: str) -> _Plan:

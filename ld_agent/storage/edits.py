@@ -12,8 +12,11 @@ from ld_agent.types import Change, Record, as_known, checked_name
 
 TABLES = {"m": "record", "t": "trait"}
 """The table of a record or trait by its id's first letter."""
-HOLDS_AGAIN = "superseded_by = NULL, holds_until = NULL, ended_by = ''"
+HOLDS_AGAIN = "superseded_by = NULL, holds_until = otherwise_until, otherwise_until = NULL, ended_by = ''"
 """What undoes the end of a trait."""
+UNPLANNED = """planned_by = '', otherwise_until = NULL,
+    holds_until = CASE ended_by WHEN '' THEN NULL ELSE holds_until END"""
+"""What undoes the plan that a trait will end."""
 
 
 class Edits(Utterances):
@@ -68,16 +71,21 @@ class Edits(Utterances):
                 before = self._rewrite_record(key, record, vector)
                 if record.text != before:
                     self._log_changed(key, record.id, record.text, at, "" if rewriting.forgotten else before)
-            for utterance_id in {*rewriting.relearned, *(i for i, text in rewriting.lines.items() if not text)}:
-                db.execute(
-                    f"UPDATE trait SET {HOLDS_AGAIN} WHERE conversation = ? AND ended_by = ? AND superseded_by IS NULL",
-                    (key, utterance_id),
-                )
+            self._take_back_ends(key, [*rewriting.relearned, *(i for i, text in rewriting.lines.items() if not text)])
             for utterance_id in rewriting.relearned:
                 db.execute(
                     "UPDATE utterance SET extracted = 0 WHERE conversation = ? AND id = ? AND replaced = 0",
                     (key, utterance_id),
                 )
+
+    def _take_back_ends(self, key: int, utterance_ids: Sequence[str]) -> None:
+        """Let traits hold as if utterances had not said that they ended, or will end."""
+        for change, where in (
+            (UNPLANNED, self.db.within("planned_by", "?2")),
+            (HOLDS_AGAIN, f"superseded_by IS NULL AND {self.db.within('ended_by', '?2')}"),
+        ):
+            statement = f"UPDATE trait SET {change} WHERE conversation = ?1 AND {where}"
+            self.db.of(key).execute(statement, (key, list(utterance_ids)))
 
     def _rewrite_line(self, key: int, utterance_id: str, text: str) -> str:
         """Give an utterance another text; returns the earlier one."""
@@ -115,18 +123,28 @@ class Edits(Utterances):
         traits = f"SELECT id FROM trait WHERE conversation = ?1 AND {from_these}"
         gone = f"record IN (SELECT id FROM record WHERE conversation = ?1 AND {only_from_these})"
         with self.db.transaction(key):
+            self._take_back_ends(key, utterance_ids)
+            self._take_other_sources(key, utterance_ids)
             for change, where in (
                 ("UPDATE utterance SET replaced = 1, extracted = 1", self.db.within("id", "?2")),
-                (
-                    f"UPDATE trait SET {HOLDS_AGAIN}",
-                    f"{self.db.within('ended_by', '?2')} OR superseded_by IN ({traits})",
-                ),
+                (f"UPDATE trait SET {HOLDS_AGAIN}", f"superseded_by IN ({traits})"),
                 ("DELETE FROM trait", from_these),
                 ("DELETE FROM recall", f"{self.db.within('utterance', '?2')} OR {gone}"),
                 ("DELETE FROM record", only_from_these),
             ):
                 self.db.of(key).execute(f"{change} WHERE conversation = ?1 AND ({where})", values)
             self._edited(key)
+
+    def _take_other_sources(self, key: int, utterance_ids: Sequence[str]) -> None:
+        """Give traits of utterances another that told them as their source: the last, or the first, which their times tell."""
+        self.db.of(key).execute(
+            f"""UPDATE trait SET source = other.id, channel = other.channel, at = other.at, mentions = mentions - 1
+                FROM utterance AS other WHERE trait.conversation = ?1 AND {self.db.within("trait.source", "?2")}
+                AND mentions > 1 AND other.conversation = ?1 AND other.speaker = trait.speaker AND other.extracted = 1
+                AND other.replaced = 0 AND NOT {self.db.within("other.id", "?2")}
+                AND other.at IN (trait.at, trait.last_at)""",
+            (key, list(utterance_ids)),
+        )
 
     # ---- names
 

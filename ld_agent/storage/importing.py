@@ -39,6 +39,8 @@ ADDED_LATER: dict[str, Any] = {
     "holds_from": None,
     "holds_until": None,
     "ended_by": "",
+    "planned_by": "",
+    "otherwise_until": None,
     "expires": None,
     "edited": None,
 }
@@ -209,7 +211,7 @@ class Import:
                 raise ValueError(f"utterance {values['id']}, in a session that has not ended, is still to come")
         elif kind in ("observed", "record", "trait", "recall"):
             said = [row.get("utterance")]
-            learned = [row.get("source"), values.get("ended_by")]
+            learned = [row.get("source"), values.get("ended_by"), values.get("planned_by")]
             sources = {"observed": said, "recall": said, "record": row.get("sources"), "trait": learned}
             for source in sources[kind] or []:
                 if source and source not in taken.utterances:

@@ -13,7 +13,7 @@ from ld_agent.types import Trait
 if TYPE_CHECKING:
     from ld_agent.storage.store import Store
 
-UPDATED = ("at", "last_at", "mentions", "superseded_by", "holds_from", "holds_until", "ended_by")
+UPDATED = tuple("at last_at mentions superseded_by holds_from holds_until ended_by planned_by otherwise_until".split())
 
 
 class PersonaShelf:

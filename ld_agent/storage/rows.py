@@ -163,8 +163,10 @@ flags are bool, every other value is text or a whole number; only `NULLABLE_COLU
 COUNTERS = ("utterances", "records", "traits")
 """The numbers of ids used by a conversation."""
 JSON_COLUMNS = frozenset({"topics", "sources", "details", "said_by", "scopes"})
-TIME_COLUMNS = frozenset("at last_at holds_from holds_until expires edited created revoked start end".split())
-NULLABLE_COLUMNS = frozenset({"superseded_by", "holds_from", "holds_until", "expires", "edited"})
+TIME_COLUMNS = frozenset(
+    "at last_at holds_from holds_until otherwise_until expires edited created revoked start end".split()
+)
+NULLABLE_COLUMNS = frozenset("superseded_by holds_from holds_until otherwise_until expires edited".split())
 FLAG_COLUMNS = frozenset({"closed", "extracted", "fallback", "interrupted", "pinned", "replaced"})
 NUMBER_COLUMNS = frozenset({"number", "session", "mentions", "since", "through", "utc_offset", *COUNTERS})
 T = TypeVar("T", bound="DataclassInstance")

@@ -177,10 +177,11 @@ class Utterances(Conversations):
         ]
 
     def thread_utterances(self, key: int, thread: str) -> list[Utterance]:
-        """All utterances of a thread as their speakers know them: the text of those changed by hand is "", and forgotten
-        ones are included."""
+        """All utterances of a thread as their speakers know them: the text of those changed since is "", and forgotten ones are
+        included."""
         rows = self.db.of(key).rows(
-            f"""SELECT {UTTERANCE}, EXISTS (SELECT 1 FROM change WHERE conversation = ?1 AND target = utterance.id)
+            f"""SELECT {UTTERANCE},
+                edited IS NOT NULL OR EXISTS (SELECT 1 FROM change WHERE conversation = ?1 AND target = utterance.id)
                 FROM utterance WHERE conversation = ?1 AND (replaced = 0 OR text = '')
                 AND session IN (SELECT number FROM session WHERE conversation = ?1 AND thread = ?2) ORDER BY pk""",
             (key, thread),
@@ -245,14 +246,15 @@ class Utterances(Conversations):
             if at > (before or 0) and self.redaction.kept(line.text) != text
         }
 
-    def note_edited(self, key: int, utterance_id: str, edited: datetime) -> None:
-        """Note that a line has its text from an edit where it comes from, which is no change made here."""
+    def note_edited(self, key: int, at: datetime, edited: datetime) -> None:
+        """Note that the changes logged at a time are those of an edit where an imported line comes from, and not made here."""
         with self.db.transaction(key):
-            db, place = self.db.of(key), (key, utterance_id)
-            db.execute(
-                "UPDATE utterance SET edited = ?3 WHERE conversation = ?1 AND id = ?2", (*place, microseconds(edited))
+            changes = "FROM change WHERE conversation = ?1 AND at = ?2"
+            self.db.of(key).execute(
+                f"UPDATE utterance SET edited = ?3 WHERE conversation = ?1 AND id IN (SELECT target {changes})",
+                (key, microseconds(at), microseconds(edited)),
             )
-            db.execute("DELETE FROM change WHERE conversation = ? AND target = ?", place)
+            self.db.of(key).execute(f"DELETE {changes}", (key, microseconds(at)))
 
     def add_history(self, key: int, lines: Sequence[Line], beta: float) -> int:
         """Store the messages of an imported history that are not stored yet, atomically; return how many.

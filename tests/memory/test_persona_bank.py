@@ -10,7 +10,7 @@ from ld_agent.config.sections import PersonasSection
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.persona_bank import PersonaBank
-from ld_agent.storage.rows import EPOCH
+from ld_agent.storage.rows import EPOCH, Rewriting
 from ld_agent.storage.sqlite.store import SQLiteStore
 from ld_agent.types import Utterance
 
@@ -203,6 +203,38 @@ def test_a_repeated_trait_takes_the_dates_that_are_given(bank: PersonaBank, said
     bank.merge([(third, ["I have a lodger."])])
     [trait] = bank.traits("Maya")
     assert (trait.mentions, trait.holds_from, trait.holds_until) == (3, START - DAY, START + 9 * DAY)
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_without_the_line_that_ended_them_traits_hold_as_they_were_told(bank, store, key, said, replaced: bool):
+    holiday, home, heard, later = "I am on holiday.", "I live in Leeds.", said(), said(days=2)
+    bank.merge([(heard, [holiday, home])], {(heard.id, holiday): (None, START + 9 * DAY)})
+    ends = {trait.id: at for trait, at in zip(bank.traits("Maya"), (later.at, START + 5 * DAY), strict=True)}
+    assert all(bank.end(trait, at, later.id) for trait, at in ends.items())
+    assert {trait.id: trait.holds_until for trait in bank.traits("Maya", history=True)} == ends
+    if replaced:
+        store.replace(key, [later.id])
+    else:
+        store.rewrite(key, Rewriting({later.id: ""}, [], forgotten=True), START + 3 * DAY)
+    bank.drop_mirror()
+    assert [(t.text, t.holds_until) for t in bank.traits("Maya")] == [(holiday, START + 9 * DAY), (home, None)]
+
+
+def test_the_day_named_for_an_end_stays_without_the_line_that_ended_it_earlier(bank, store, key, said):
+    bank.merge([(said(), ["I live in Leeds."])])
+    [trait], plan, earlier = bank.traits("Maya"), said(days=1), said(days=2)
+    assert bank.end(trait.id, START + 5 * DAY, plan.id)
+    assert bank.end(trait.id, earlier.at, earlier.id)
+    for line, until in ((earlier, START + 5 * DAY), (plan, None)):
+        store.replace(key, [line.id])
+        bank.drop_mirror()
+        assert [t.holds_until for t in bank.traits("Maya")] == [until]
+    plan, again = said(days=3), said(days=4)
+    assert bank.end(trait.id, START + 5 * DAY, plan.id)
+    bank.merge([(again, [trait.text])], {(again.id, trait.text): (None, START + 8 * DAY)})
+    store.replace(key, [plan.id])
+    bank.drop_mirror()
+    assert [t.holds_until for t in bank.traits("Maya")] == [START + 8 * DAY]
 
 
 def test_a_seed_persona_enters_once(bank: PersonaBank, store: SQLiteStore, key: int, encoder: SentenceEncoder, said):

@@ -78,8 +78,9 @@ def fill_strangely(store: Store, name: str, dice: random.Random) -> None:
         if dice.random() < 0.3:
             trait = store.personas(key).add(said.speaker, strange(dice), at, said.id, VECTOR)
             holds = {"holds_from": dice.choice([None, at - timedelta(days=9)]), "ended_by": dice.choice(["", said.id])}
-            until = dice.choice([None, at])
-            store.personas(key).update(replace(trait, mentions=dice.randrange(1, 9), holds_until=until, **holds))
+            until = {"holds_until": dice.choice([None, at]), "otherwise_until": dice.choice([None, at])}
+            holds["planned_by"] = dice.choice(["", said.id])
+            store.personas(key).update(replace(trait, mentions=dice.randrange(1, 9), **until, **holds))
     details = {strange(dice): dice.choice(FLOATS) for _ in range(4)} | {
         "b": [None, True, {"z": 2**70, "a": strange(dice)}]
     }
@@ -220,6 +221,7 @@ def changed(lines: list[str], kind: str, values: dict[str, Any]) -> int:
         ("trait", {"source": "u5"}),
         ("trait", {"superseded_by": "t9"}),
         ("trait", {"ended_by": "u99"}),
+        ("trait", {"planned_by": "u99"}),
         ("trait", {"holds_until": "2024-05-01T18:30:00"}),
         ("trait", {"mentions": 1.5}),
         ("trait", {"kind": "trail"}),

@@ -385,8 +385,9 @@ def test_what_an_utterance_ended_holds_again_without_it(store: Store, fill: Fill
     key = fill(store, "maya")
     personas = store.personas(key)
     [(first, _), (second, _)] = personas.traits()
-    personas.update(replace(first, superseded_by=None, holds_until=AT, ended_by="u3"))
-    personas.update(replace(second, holds_until=AT, ended_by="u4"))
+    until = {"holds_until": AT, "otherwise_until": AT + timedelta(days=2)}
+    personas.update(replace(first, superseded_by=None, ended_by="u3", **until))
+    personas.update(replace(second, holds_until=AT, ended_by="u4", planned_by="u3"))
     assert store.counts(key)["traits"] == 0
     if undone == "replaced":
         store.replace(key, ["u3"])
@@ -394,8 +395,28 @@ def test_what_an_utterance_ended_holds_again_without_it(store: Store, fill: Fill
         line = "" if undone == "forgotten" else "walnuts"
         store.rewrite(key, Rewriting({"u3": line}, [], forgotten=not line, relearned=["u3"] if line else []), AT)
     ends = [(t.active, t.holds_until, t.ended_by) for t, _ in personas.traits()]
-    assert ends == [(True, None, ""), (False, AT, "u4")]
+    assert ends == [(True, AT + timedelta(days=2), ""), (False, AT, "u4")]
+    assert {(t.planned_by, t.otherwise_until) for t, _ in personas.traits()} == {("", None)}
     assert store.counts(key)["traits"] == 1
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_trait_that_another_line_tells_too_outlives_the_line_that_is_replaced(
+    store: Store, key: int, both: bool
+) -> None:
+    personas, later = store.personas(key), AT + timedelta(days=2)
+    eats, first, again = (say(store, key, "Nuts.", at) for at in (AT, AT + timedelta(days=1), later))
+    assert all(map(personas.mark_extracted, (eats, first, again)))
+    before = personas.add("Maya", "I eat nuts.", AT, eats, VECTOR)
+    trait = personas.add("Maya", "I can't eat nuts.", AT + timedelta(days=1), first, VECTOR)
+    personas.update(replace(before, superseded_by=trait.id, holds_until=trait.at, ended_by=first))
+    personas.update(told := replace(trait, last_at=later, mentions=2))
+    if not both:
+        store.replace(key, [first])
+        [(ended, _), (left, _)] = personas.traits()
+        assert (ended.superseded_by, left) == (told.id, replace(told, at=later, source=again, mentions=1))
+    store.replace(key, [first, again])
+    assert [t for t, _ in personas.traits()] == [before]
 
 
 def test_a_change_is_carried_to_lines_and_records_and_dated(store: Store, open_store: OpenStore, fill: Fill) -> None:

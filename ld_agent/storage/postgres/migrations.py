@@ -222,4 +222,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX trait_age ON trait (conversation, last_at) WHERE pinned = 0",
         "ALTER TABLE utterance ADD COLUMN edited bigint",
     ),
+    # 11: what is taken back with a line that ended a trait, or named the day on which it will end
+    (f"ALTER TABLE trait ADD COLUMN planned_by {TEXT} DEFAULT '', ADD COLUMN otherwise_until bigint",),
 )

@@ -254,4 +254,9 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX trait_age ON trait (conversation, last_at) WHERE pinned = 0;
     ALTER TABLE utterance ADD COLUMN edited INTEGER;
     """,
+    # 14: what is taken back with a line that ended a trait, or named the day on which it will end
+    """
+    ALTER TABLE trait ADD COLUMN planned_by TEXT NOT NULL DEFAULT '';
+    ALTER TABLE trait ADD COLUMN otherwise_until INTEGER;
+    """,
 )

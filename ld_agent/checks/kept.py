@@ -26,8 +26,8 @@ OVER, LASTS, LASTS_ALONE, LASTS_OF_OTHERS = 0.64, 0.5, 0.8, 0.9
 """Least probabilities that a line ends a statement, and that one still matters in a month: what the extractor found, any
 other sentence, which may need the lines around it, and one without its speaker in it ("Ottoline has a baby brother!")."""
 OVER_BOTH, OVER_ALONE = 0.45, 0.94
-"""Least probabilities that a line ends a statement: the mean of what it says after the lines before and by itself, or in one of its
-sentences; and by itself. Of what held-out chats end 36 % is found, and 9 % of what they do not."""
+"""Least probabilities that a line ends a statement: the mean of what it says after the lines before and by itself, or in one of
+its sentences; and by itself. Of what held-out chats end 36 % is found, and 9 % of what they do not."""
 READ, DECIDES = 0.3, 0.7
 """Least probabilities that a passage supports what was read in it, and a yes or no that no model gave."""
 ANSWERED = 0.4

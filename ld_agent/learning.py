@@ -23,7 +23,7 @@ from ld_agent.checks.kept import (
     without_passed_on,
 )
 from ld_agent.checks.learned import StatementCheck
-from ld_agent.checks.slips import CORRECTING
+from ld_agent.checks.slips import CORRECTING, LATELY
 from ld_agent.checks.statements import sentences_of, speaks_of_self
 from ld_agent.errors import InputError
 from ld_agent.languages.reading import Reading
@@ -41,8 +41,8 @@ from ld_agent.types import Record, Trait, Utterance, utc
 
 BEFORE = 2
 """Lines before an utterance that are read with it."""
-LATELY, MOST_TOLD = 6, 12
-"""Lines before one that corrects a slip in which that is looked for, and traits that they told."""
+MOST_TOLD = 12
+"""Traits, told in the lines before one that corrects a slip, among which that is looked for."""
 LEARNED_AT_ONCE = 8
 """Imported lines whose traits are extracted at once."""
 CONCERNED = 6

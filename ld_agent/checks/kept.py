@@ -6,7 +6,7 @@ Pure functions over lines, claims and the learned check; knows no store and no m
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.checks.learned import ASKED, ENDED, LASTING, SUPPORTED, Lines, Pair, StatementCheck
-from ld_agent.checks.slips import Slip
+from ld_agent.checks.slips import LATELY, Slip
 from ld_agent.checks.statements import ASKS, sentences_of, speaks_of_self
 from ld_agent.languages.reading import Reading
 from ld_agent.prompts import as_name
@@ -239,6 +239,29 @@ def put_right(check: StatementCheck, lines: Lines, slip: Slip, reading: Reading)
     return [slip.text] if true and slip.alike >= OF_A_KIND else own[:1]
 
 
+def in_which_slips_are_right(
+    check: StatementCheck, lines: Lines, encode: Callable[[Sequence[str]], NDArray[np.float32]], reading: Reading
+) -> Lines:
+    """The lines of a session, with what their speakers took back a moment later as they meant it, if that is sure, and without
+    what only says so.
+
+    Args:
+        encode: texts → (n, dimension) unit vectors.
+    """
+    right = [*lines]
+    for n, (speaker, text) in enumerate(lines):
+        before = [m for m in range(max(n - LATELY, 0), n) if lines[m][0] == speaker]
+        told = [(m, sentence) for m in before for sentence in sentences_of(right[m][1])]
+        slip = check.corrections.slip([sentence for _, sentence in told], text, encode, reading) if told else None
+        if slip is None:
+            continue
+        m, wrong = told[slip.place]
+        if put_right(check, [(speaker, wrong), (speaker, text)], slip, reading) == [slip.text]:
+            more = [s for s in sentences_of(text) if not check.corrections.nothing_else(s, wrong, slip.text, reading)]
+            right[m], right[n] = (speaker, right[m][1].replace(wrong, slip.text)), (speaker, " ".join(more))
+    return right
+
+
 def may_last(check: StatementCheck, text: str, least: float) -> bool:
     """Whether a line says, with at least that probability, something that still matters in a month."""
     return bool(check.probabilities([(LASTING, text)])[0, SUPPORTED] >= least)
@@ -360,6 +383,6 @@ def own_words(check: StatementCheck, lines: Lines, agent: str, reading: Reading)
 
 def _most_asked(lines: Lines, agent: str) -> Lines:
     """The longest line of those who stated nothing, if it has a few words."""
-    asked = [(speaker, text) for speaker, text in unquoted(lines) if speaker != agent]
+    asked = [(speaker, without_passed_on(text).strip()) for speaker, text in lines if speaker != agent]
     longest = max(asked, key=lambda one: len(one[1].split()), default=("", ""))
     return [longest] if ASKED_WORDS <= len(longest[1].split()) <= OWN_WORDS else []

@@ -36,6 +36,8 @@ OF_NAMES = 0.3
 one."""
 PER_WORD = 0.04
 """Taken off for each word beyond the first, and for each by which the two differ."""
+LATELY = 6
+"""Lines before one that corrects a slip in which that is looked for."""
 MOST_WORDS, LONGEST = 3, 300
 """Words that give way, or come in their place; characters of a line or a sentence that are read."""
 WORD, READ = re.compile(r"\w+(?:[-'’.:]\w+)*+"), re.compile(r"\w+|[*!?.,:]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ld_agent.checks.kept import true_event
+from ld_agent.checks.kept import in_which_slips_are_right, true_event
 from ld_agent.config.sections import MemorySection
 from ld_agent.memory.index.long_term import Search
 from ld_agent.memory.index.records import RecordIndex, make_passages
@@ -59,10 +59,10 @@ class EventView(View):
         context = self.context
         if context.check is None or noted(session):
             return summary
-        lines = [(u.speaker, dated(u.text, u.local_at, context.reading)) for u in session.utterances]
-        kept = true_event(
-            context.check, lines, "" if summary.fallback else summary.text, context.agent, context.reading
-        )
+        check, reading = context.check, context.reading
+        said = [(u.speaker, dated(u.text, u.local_at, reading)) for u in session.utterances]
+        lines = in_which_slips_are_right(check, said, context.encoder.encode, reading)
+        kept = true_event(check, lines, "" if summary.fallback else summary.text, context.agent, reading)
         return replace(summary, text=kept.text, dropped=kept.dropped)
 
     def take_in(self, sessions: Sequence[Session], summaries: Sequence[Summary]) -> None:

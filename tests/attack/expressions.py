@@ -6,6 +6,7 @@ import itertools
 import pkgutil
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from re import _constants as code  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
@@ -95,7 +96,7 @@ def _of_languages() -> dict[str, tuple[re.Pattern[str], int]]:
         found |= {f"{spoken.code}.relative{n}": (p, 0) for n, (_, p) in enumerate(dates.relative_patterns)}
         found[f"{spoken.code}.hint"], found[f"{spoken.code}.relative_hint"] = (dates.hint, 0), (dates.relative_hint, 0)
         if relative := dates.relative:
-            found[f"{spoken.code}.age"] = relative.age(2024), 0
+            found[f"{spoken.code}.age"] = relative.age(date(2024, 5, 6)), 0
             for name in ("future", "past", "unclear", "ending", "clause"):
                 found[f"{spoken.code}.{name}"] = re.compile(getattr(relative, name)), 0
     return found

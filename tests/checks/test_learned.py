@@ -21,6 +21,7 @@ from ld_agent.checks.kept import (
     deciding,
     ended_by,
     ending,
+    in_which_slips_are_right,
     may_last,
     over,
     own_words,
@@ -32,6 +33,7 @@ from ld_agent.checks.learned import LABELS, StatementCheck
 from ld_agent.errors import ModelError
 from ld_agent.files import shipped_path
 from ld_agent.languages import ENGLISH
+from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.modules.situation import Situation
 from ld_agent.passed import Passed
 from ld_agent.types import Utterance
@@ -164,6 +166,19 @@ def test_a_slip_corrected_ends_what_was_said_right_before(check: StatementCheck)
     assert ended_by(check, [*before, ("Maya", "Is it St Pancras, then?")], known) == [], "a question ends nothing"
 
 
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        ("I have two cats.", "I have a dog."),
+        ("I love Rome.", "We go to Oslo every summer."),
+        ("My son is five.", "My daughter is seven."),
+        ("I have a dog called Rex.", "And a cat called Tom."),
+    ],
+)
+def test_of_two_facts_told_in_a_row_both_stay(check: StatementCheck, told: str, line: str):
+    assert ended_by(check, [("Nell", told), ("Sam", "I see."), ("Nell", line)], [f"Nell: {told}"]) == []
+
+
 def test_what_is_so_is_decided_by_a_passage(check: StatementCheck):
     passages = [[("Nell", "It rained all day.")], [("Nell", "We gave Kiwi to my aunt, so there's no parrot any more.")]]
     assert deciding(check, passages, "Nell", "Do we still have a parrot?") == [1]
@@ -235,6 +250,17 @@ def test_what_is_stated_before_a_question_or_in_two_words_is_a_trait(
     assert true_traits(check, [("Nell", said)], [], READING) == traits
 
 
+def test_an_event_tells_what_was_corrected_at_once_as_it_was_meant(check: StatementCheck, encoder: SentenceEncoder):
+    said = [
+        ("Nell", "I was born in Split."),
+        ("Sam", "Oh!"),
+        ("Nell", "Sorry, I meant Zadar, not Split. My son Ivo sings."),
+    ]
+    lines = in_which_slips_are_right(check, said, encoder.encode, READING)
+    assert lines == [("Nell", "I play the cello."), ("Sam", "Oh!"), ("Nell", "My son Ivo sings.")]
+    assert in_which_slips_are_right(check, lines, encoder.encode, READING) == lines
+
+
 def test_what_is_quoted_in_a_question_is_not_put_into_the_next_sentence(check: StatementCheck):
     said = 'I keep hens, do you know "Hens are very clever" by Wim? My brother wrote "Ducks are even better" last year.'
     assert own_words(check, [("Nell", said)], "Sam", READING) == [
@@ -252,6 +278,8 @@ def test_the_agent_is_quoted_only_where_nobody_else_stated_something(check: Stat
         "Nell: Should I get a motorbike?",
         "Sam: Only with a good helmet.",
     ]
+    asked = [("Nell", 'It says: "Retired chess player seeks a partner." Would you answer that?'), ("Sam", "Yes!")]
+    assert own_words(check, asked, "Sam", READING)[0] == f"Nell: {asked[0][1]}"
 
 
 def test_an_event_quotes_no_applause(check: StatementCheck):

@@ -252,9 +252,9 @@ def test_what_is_stated_before_a_question_or_in_two_words_is_a_trait(
 
 def test_an_event_tells_what_was_corrected_at_once_as_it_was_meant(check: StatementCheck, encoder: SentenceEncoder):
     said = [
-        ("Nell", "I was born in Split."),
+        ("Nell", "I play the viola."),
         ("Sam", "Oh!"),
-        ("Nell", "Sorry, I meant Zadar, not Split. My son Ivo sings."),
+        ("Nell", "Cello, I mean! My son Ivo sings."),
     ]
     lines = in_which_slips_are_right(check, said, encoder.encode, READING)
     assert lines == [("Nell", "I play the cello."), ("Sam", "Oh!"), ("Nell", "My son Ivo sings.")]

@@ -230,7 +230,7 @@ class Turn:
             later = relation.corrections(ended, at)
             situation = replace(situation, ended=gone_by(at, ended), slips=never_held(ended), corrections=later)
             read_from = [going_on(lines, later) for lines in read_from]
-        aged = relation.bank.aged(self.traits, at, in_place=asked and now)
+        aged = relation.bank.aged(self.traits, at, in_place=True) if asked and now else situation.aged
         return replace(situation, quotes=quotes, passages=(*read_from,), about=told.about, aged=aged)
 
     def _quotes(self, told: Told, room: int) -> tuple[Utterance, ...]:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from agent_parts import CHECKED, Scene, requests_of
 
 from ld_agent.checks.kept import over
+from ld_agent.conversation import Conversation
 from ld_agent.learning import ends_at
 
 AT = datetime(2026, 3, 12, 18, tzinfo=UTC)
@@ -39,12 +40,17 @@ def test_a_plan_is_over_after_its_day(scene: Scene):
     assert talk.persona("Maya", as_of=LATER) == []
 
 
+def said_in_a_row(talk: Conversation, first: str, second: str) -> None:
+    """A session in which Maya says two lines, with one of the agent's between them."""
+    for line, speaker in ((first, "Maya"), ("I see.", talk.agent_name), (second, "Maya")):
+        talk.observe(line, speaker, AT)
+    talk.end_session()
+
+
 def test_a_farewell_ends_nothing(scene: Scene):
     told, farewell = "I play football on Sundays.", "Off to football now, see you!"
     talk = scene.agent({**SCRIPT, "extractor": "NO_TRAIT"}, checks=CHECKED).conversation("maya", at=AT)
-    for line, speaker in ((told, "Maya"), ("I see.", "Sam"), (farewell, "Maya")):
-        talk.observe(line, speaker, AT)
-    talk.end_session()
+    said_in_a_row(talk, told, farewell)
     assert [(trait.text, trait.holds_until) for trait in talk.persona("Maya", history=True)] == [(told, None)]
     [trait] = talk.persona("Maya")
     assert over(talk.relation.check, [([("Maya", farewell)], f"Maya: {trait.text}")]) == [0], "read alone, it seems to"
@@ -54,9 +60,7 @@ def test_a_slip_is_ended_by_its_correction_which_says_little_by_itself(scene: Sc
     told, corrected = "I play the viola in the town orchestra.", "wait no, the cello. the viola is my wife's"
     script = {**SCRIPT, "extractor": lambda asked: told if told in str(asked) else "NO_TRAIT"}
     talk = scene.agent(script, checks=CHECKED).conversation("maya", at=AT)
-    for line, speaker in ((told, "Maya"), ("I see.", "Sam"), (corrected, "Maya")):
-        talk.observe(line, speaker, AT)
-    talk.end_session()
+    said_in_a_row(talk, told, corrected)
     first = talk.persona("Maya", history=True)[0]
     assert (first.text, first.holds_until) == (told, AT - timedelta(microseconds=1))  # it never held
 
@@ -64,9 +68,7 @@ def test_a_slip_is_ended_by_its_correction_which_says_little_by_itself(scene: Sc
 def test_a_slip_with_a_date_did_not_hold_then(scene: Scene):
     told, corrected = "I moved to Graz in May 2020.", "Sorry, I meant Linz, not Graz."
     talk = scene.agent({**SCRIPT, "extractor": "NO_TRAIT"}, checks=CHECKED).conversation("maya", at=AT)
-    for line, speaker in ((told, "Maya"), ("I see.", "Sam"), (corrected, "Maya")):
-        talk.observe(line, speaker, AT)
-    talk.end_session()
+    said_in_a_row(talk, told, corrected)
     assert ["Graz" in t.text for t in talk.persona("Maya", history=True)] == [True, False]
     assert [t.text for t in talk.persona("Maya", as_of="2022-01-01T00:00Z")] == ["I moved to Linz in May 2020."]
 

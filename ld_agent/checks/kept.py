@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.checks.learned import ASKED, ENDED, LASTING, SUPPORTED, Lines, Pair, StatementCheck
-from ld_agent.checks.slips import LATELY, Slip
+from ld_agent.checks.slips import CORRECTING, LATELY, Slip
 from ld_agent.checks.statements import ASKS, sentences_of, speaks_of_self
 from ld_agent.languages.reading import Reading
 from ld_agent.prompts import as_name
@@ -181,10 +180,11 @@ def _sentences(text: str, reading: Reading, most: int = MOST) -> list[str]:
         stated = _stated(sentence, reading)
         for clause in _clauses(stated, reading, most):
             whole = "".join(next(quoted, char) if char == QUOTE else char for char in clause)
-            enough = len(clause.split()) >= FEWEST or speaks_of_self(clause, reading)
-            if enough and 0 < len(clause.split()) <= most:
+            words = len(clause.split())
+            if 0 < words <= most and (words >= FEWEST or speaks_of_self(clause, reading)):
                 found.append(whole)
-        quoted = islice(quoted, sentence.count(QUOTE) - stated.count(QUOTE), None)
+        for _ in range(sentence.count(QUOTE) - stated.count(QUOTE)):
+            next(quoted, None)
     return found[:MOST_SENTENCES]
 
 
@@ -225,12 +225,13 @@ def ended_by(check: StatementCheck, lines: Lines, claims: Sequence[str]) -> list
     text = " ".join(told for _, told in telling(lines[-1:], who)).strip()
     if not claims or not text:
         return []
-    whole = [*telling(lines[:-1], who), (who, text)]
-    own = [line for line in whole if line[0] == who]
-    parts = [[(who, part)] for part in dict.fromkeys([text, *sentences_of(text)[:MOST_SENTENCES]])]
-    ends = check.probabilities([(part, claim) for part in (whole, own, *parts) for claim in claims])[:, ENDED]
-    by_whole, by_own, *by_part = ends.reshape(-1, len(claims))
-    alone = np.max(by_part, axis=0)
+    whole = (*telling(lines[:-1], who), (who, text))
+    own = tuple([line for line in whole if line[0] == who])
+    parts = [((who, part),) for part in (text, *sentences_of(text)[:MOST_SENTENCES])]
+    readings = list(dict.fromkeys([whole, own, *parts]))  # a first line by itself is all three
+    found = check.probabilities([(reading, claim) for reading in readings for claim in claims])[:, ENDED]
+    ends = dict(zip(readings, found.reshape(len(readings), -1), strict=True))
+    by_whole, by_own, alone = ends[whole], ends[own], np.max([ends[part] for part in parts], axis=0)
     over_by_mean = (by_whole + by_own + alone) / 3 >= OVER_MEAN
     taken_back = (by_whole >= OVER) & (check.corrections.log_odds(text) >= TAKES_BACK)
     return np.flatnonzero(over_by_mean | taken_back | (alone >= OVER_ALONE)).tolist()
@@ -255,6 +256,8 @@ def in_which_slips_are_right(
     """
     right = [*lines]
     for n, (speaker, text) in enumerate(lines):
+        if check.corrections.log_odds(text) < CORRECTING:
+            continue
         before = [m for m in range(max(n - LATELY, 0), n) if lines[m][0] == speaker]
         told = [(m, sentence) for m in before for sentence in sentences_of(right[m][1])]
         slip = check.corrections.slip([sentence for _, sentence in told], text, encode, reading) if told else None

@@ -204,7 +204,8 @@ def _changed(
 ) -> Steps[tuple[list[str], list[tuple[Trait, datetime]]]]:
     """What becomes of the trait that an utterance may change, the nearest one or else the one told right before: the trait as
     it is now if there is one, and whether it ends the old one."""
-    asked = not check.verbatim and _may_have_traits(relation, said)
+    tuned = relation.resources.config.modules.extractor.adapter is not None  # writes traits and answers nothing else
+    asked = not tuned and _may_have_traits(relation, said)
     text = " ".join(part for _, part in telling([(said.speaker, told)], said.speaker)) if asked else ""
     if not text.strip() or len(text) > LONGEST_LINE:
         return [], []

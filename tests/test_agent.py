@@ -129,7 +129,8 @@ def test_a_persona_is_what_held_at_the_time_asked_about(scene: Scene) -> None:
         maya.persona("Maya", as_of="2024-05-02T00:00:00")
 
 
-def test_a_trait_is_brought_up_to_date_by_what_is_said_next(scene: Scene) -> None:
+@pytest.mark.parametrize("verbatim", [False, True])
+def test_a_trait_is_brought_up_to_date_by_what_is_said_next(scene: Scene, verbatim: bool) -> None:
     def extracted(request: Request) -> str:
         asked = request.messages[-1].content
         if not asked.startswith("Note: "):
@@ -137,7 +138,9 @@ def test_a_trait_is_brought_up_to_date_by_what_is_said_next(scene: Scene) -> Non
         return "I have three grandchildren." if "third" in asked else "SAME"
 
     agent = scene.agent(
-        {"extractor": extracted, "generator": "OK."}, checks=CHECKED, **{"modules.generator.prompting": "direct"}
+        {"extractor": extracted, "generator": "OK."},
+        checks={**CHECKED, "verbatim": verbatim},
+        **{"modules.generator.prompting": "direct"},
     )
     maya = agent.conversation("maya")
     for day, text in enumerate(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,15 +77,14 @@ class StatementCheck:
         verbatim: see `ChecksSection`.
 
     Attributes:
-        verbatim: traits must have the words of their lines.
-        quotes: events do.
+        verbatim: events quote, and traits must have the words of their lines.
         corrections: judges what a line takes back.
 
     Raises:
         ModelError: it cannot be loaded.
     """
 
-    def __init__(self, adapter: str, *, verbatim: Literal[False, "events", True] = False) -> None:
+    def __init__(self, adapter: str, *, verbatim: bool = False) -> None:
         from ld_agent.backbones.weights import resolve_model
 
         try:
@@ -96,7 +95,7 @@ class StatementCheck:
         except (OSError, ValueError, RuntimeError, KeyError, UserWarning, UnpicklingError) as exc:
             why = " ".join(str(exc).split())[:200]
             raise ModelError(f"checks.adapter {adapter!r} cannot be loaded: {why}; give the folder of another") from exc
-        self.verbatim, self.quotes = verbatim is True, bool(verbatim)
+        self.verbatim = verbatim
 
     def probabilities(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
         """(n, 3) probabilities of `LABELS` for lines and a claim each."""

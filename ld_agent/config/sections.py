@@ -345,12 +345,12 @@ class ChecksSection(Section):
     Attributes:
         adapter: LoRA of the encoder that judges whether lines support a statement, end it or say nothing of it; null:
             what modules write is stored as it is, as in the papers. English only.
-        verbatim: "events": events quote. True: also a trait is stored only if one line of its speaker says it in the same
-            words, or else that line itself is: a small model may choose among people's words, but not bring any.
+        verbatim: events quote, and a trait is stored only if one line of its speaker says it in the same words, or else that
+            line itself is: a small model may choose among people's words, but not bring any.
     """
 
     adapter: str | None = None
-    verbatim: Literal[False, "events", True] = False
+    verbatim: bool = False
 
 
 class EncoderSection(Section):

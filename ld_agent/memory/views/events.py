@@ -49,7 +49,7 @@ class EventView(View):
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         """Store what was true of each session: its summary, or people's own words where that says more than they did."""
         check, summarizer = self.context.check, self.context.summarizer
-        quoted = [s.number for s in sessions if check is not None and check.quotes and not noted(s)]
+        quoted = [s.number for s in sessions if check is not None and check.verbatim and not noted(s)]
         written = yield from summarizer.steps([session for session in sessions if session.number not in quoted])
         summaries = iter(written)
         drafts = [Summary("") if session.number in quoted else next(summaries) for session in sessions]

@@ -115,7 +115,9 @@ def test_without_a_check_a_note_has_no_number_of_its_own_and_not_only_what_was_a
     assert supported_note("Maya has a big boat.", asked, names, READING) == ""
 
 
-def test_events_may_quote_while_traits_are_in_the_models_words(encoder: SentenceEncoder, topics: TopicExtractor):
+def test_a_model_that_follows_instructions_chooses_among_peoples_own_words(
+    encoder: SentenceEncoder, topics: TopicExtractor
+):
     config = load_config("instructed", ["store.path=':memory:'"])
     backbone = ScriptedBackbone({"extractor": "I live in Ghent.", "summarizer": "Maya sold her house."})
     with Agent(config, backbone=backbone, encoder=encoder, topics=topics) as agent:
@@ -124,4 +126,4 @@ def test_events_may_quote_while_traits_are_in_the_models_words(encoder: Sentence
         talk.end_session()
         assert "summarizer" not in {request.module for request in backbone.requests}
         assert "Maya: I live in Ghent, near the harbour." in talk.records[0].text
-        assert [trait.text for trait in talk.persona("Maya")] == ["I live in Ghent."]
+        assert [trait.text for trait in talk.persona("Maya")] == ["I live in Ghent, near the harbour."]

@@ -14,24 +14,32 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ld_agent.backbones.base import Completion
-from ld_agent.checks.kept import ANSWERED, READ, asks_for_memory, deciding, over, true_answers, unquoted
-from ld_agent.checks.learned import Lines, StatementCheck
-from ld_agent.checks.statements import asks, asks_of, only_denies, says_unknown
+from ld_agent.checks.kept import asks_for_memory, deciding, over, unquoted
+from ld_agent.checks.learned import StatementCheck
+from ld_agent.checks.statements import asks, asks_of, only_denies
 from ld_agent.errors import BackboneError
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
+from ld_agent.memory.evidence import Evidence
 from ld_agent.memory.quotes import worths
-from ld_agent.memory.when import aged
 from ld_agent.modules.generator import Generator
-from ld_agent.modules.reader import Reader, agreed, answer_in, holding, timely
+from ld_agent.modules.reader import (
+    Reader,
+    about_then,
+    agreed,
+    answer_in,
+    holding,
+    read_in,
+    source_of,
+    timely,
+)
 from ld_agent.modules.replies import only_repeats, reply_text
 from ld_agent.modules.situation import Prompted, Situation, only_about, with_results
 from ld_agent.steps import Steps
-from ld_agent.text import LONGEST_READ, shared_stems, whole_sentences
+from ld_agent.text import LONGEST_READ, whole_sentences
 from ld_agent.types import SAID, ReplyOptions, Utterance
 
 Hear = Callable[[str], None]
-Passage = Sequence[Utterance]
 
 BEARING = 0.65
 """Minimum worth (`memory.quotes.worths`) of the user's line for a denial to be doubted: the best line has it in 108 of 190
@@ -214,16 +222,13 @@ class Answering:
         self.seen.extend(completions)
         texts = [_reply(answer_in(one.text), one.finish, situation) for one in completions]
         found = [
-            (_source(passage, text, reading), Answer(text, completion, (_read_in(passage, text, reading),)))
+            (source_of(passage, text, reading), Answer(text, completion, (read_in(passage, text, reading),)))
             for passage, text, completion, true in zip(passages, texts, completions, evidence.each(texts), strict=True)
             if true
         ]
         if not found:
             return None
-        heard = situation.heard
-        slips, gone = situation.slips, situation.ended
-        told = [(slips.get(line.id) or gone.get(line.id, ""), line) for line, _ in found]
-        ended = [(aged(what, line.local_at, heard.at, reading), line.id not in slips) for what, line in told]
+        heard, ended = situation.heard, evidence.ended([line for line, _ in found])
         places = holding(heard.text, heard.speaker, [answer.text for _, answer in found], ended, reading)
         return _chosen(heard, [found[n] for n in places], reading)[1] if places else None
 
@@ -242,7 +247,7 @@ class Answering:
         if not _asks_whether(heard.text, situation.language.reading):
             return None
         words, places = situation.language.words, deciding(evidence.check, evidence.lines, heard.speaker, heard.text)
-        found = [_source(evidence.passages[n], heard.text, situation.language.reading) for n in places]
+        found = [source_of(evidence.passages[n], heard.text, situation.language.reading) for n in places]
         if not (found := [said for said in found if not _asks(said)]):
             return None if situation.passed.parameters else Answer(words.not_told, NO_COMPLETION, (UNDECIDED,))
         last = max(found, key=lambda said: (bool(said.id), said.at))
@@ -264,20 +269,20 @@ class Answering:
             order = worths(situation.heard, situation.agent, traits, self.encode, reading).argsort()[::-1]
             traits = [traits[n] for n in order[:TRAITS_READ]]
         said, known = situation.passages, [tuple(traits)] if traits else []
-        further = [_lines(passage) for passage in said[self.passages :]]
-        further += [[("", one.record.text)] for one in situation.recalled if one.record.channel not in SAID]
-        return Evidence(check, situation, [*said[: self.passages], *known], further)
+        documents = [one.record.text for one in situation.recalled if one.record.channel not in SAID]
+        found = [(replace(situation.heard, id="", speaker="", text=text),) for text in documents]
+        return Evidence(check, situation, [*said[: self.passages], *known], [*said[self.passages :], *found])
 
     def _said_by_user(self, situation: Situation) -> list[Utterance]:
-        """The lines the user said in the chat that bear on the question, best first: quotes and traits (without ids).
-
-        Text from another channel is never attributed to the user.
-        """
-        heard = situation.heard
+        """The lines the user said in the chat that bear on the question: quotes and traits (without ids), best first, those that
+        do not hold any more last. Text from another channel is never attributed to the user."""
+        heard, reading = situation.heard, situation.language.reading
         own = (u for u in situation.quotes if u.speaker == heard.speaker and u.channel == "chat" and not _asks(u))
         lines = [*self._traits(situation), *(u for u in own if u.id not in situation.slips)]
-        worth = worths(heard, situation.agent, lines, self.encode, situation.language.reading) if lines else np.zeros(0)
-        return [lines[n] for n in np.argsort(-worth, kind="stable") if worth[n] >= BEARING]
+        worth = worths(heard, situation.agent, lines, self.encode, reading) if lines else np.zeros(0)
+        over = {} if about_then(heard.text, reading) else situation.ended
+        order = sorted(range(len(lines)), key=lambda n: (lines[n].id in over, -worth[n]))
+        return [lines[n] for n in order if worth[n] >= BEARING]
 
     def _traits(self, situation: Situation) -> list[Utterance]:
         """What is known from the chat of the user, or of the person whom they ask about, in that person's words without ids;
@@ -287,50 +292,6 @@ class Answering:
         known = [(person, trait) for trait in situation.traits.get(person, ()) if (person, trait) not in doubted]
         texts = [situation.aged.get(one, one[1]) for one in known]
         return [replace(heard, id="", speaker=person, text=text, session=-n) for n, text in enumerate(texts, 1)]
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """The passages that a question is answered from, and what they support.
-
-    Attributes:
-        passages: what was said, most relevant first, then traits; the reader reads them.
-        further: what else may support what a model found in its prompt: less relevant passages, and memories of documents.
-    """
-
-    check: StatementCheck
-    situation: Situation
-    passages: Sequence[Passage]
-    further: Sequence[Lines] = ()
-
-    @property
-    def lines(self) -> list[Lines]:
-        """The passages as the check reads them."""
-        return [_lines(passage) for passage in self.passages]
-
-    def each(self, answers: Sequence[str]) -> list[bool]:
-        """Whether each answer, read in the passage in its place, says something that the passage supports."""
-        return self._supported(list(zip(self.lines, answers, strict=True)))
-
-    def support(self, answer: str) -> bool:
-        """Whether an answer says something that some passage, if there is any, supports."""
-        passages = (*map(self._meant, self.passages), *self.further)
-        if not passages:
-            return bool(answer) and not says_unknown(answer, self.situation.language.reading)
-        return any(self._supported([(lines, answer) for lines in passages], ANSWERED))
-
-    def _meant(self, passage: Passage) -> Lines:
-        """A passage without what its speakers took back at once."""
-        return _lines([said for said in passage if said.id not in self.situation.slips])
-
-    def _supported(self, answers: Sequence[tuple[Lines, str]], least: float = READ) -> list[bool]:
-        heard, reading = self.situation.heard, self.situation.language.reading
-        true = true_answers(self.check, answers, heard.speaker, heard.text, least)
-        return [bool(t) and good and not says_unknown(t, reading) for (_, t), good in zip(answers, true, strict=True)]
-
-
-def _lines(passage: Passage) -> Lines:
-    return [(said.speaker, said.text) for said in passage]
 
 
 def only_memory_answers(situation: Situation) -> bool:
@@ -364,24 +325,6 @@ def _chosen(heard: Utterance, found: Sequence[tuple[Utterance, Answer]], reading
     alike = [best, *(o for o in found if o[0].id and o[0].speaker == line.speaker and o[0].session != line.session)]
     answers, sessions = [answer.text for _, answer in alike], [said.session for said, _ in alike]
     return alike[timely(heard.text, answers, sessions, reading)]
-
-
-def _source(passage: Sequence[Utterance], answer: str, reading: Reading) -> Utterance:
-    """The line of a passage, by who said its last, that says most of an answer and does not only ask; of several, the last."""
-    lines = [said for said in reversed(passage) if said.speaker == passage[-1].speaker]
-    shared = shared_stems(answer, [said.text for said in lines], reading)
-    best = lines[shared.index(max(shared))]
-    if not asks(best.text):
-        return best
-    stating = [n for n, said in enumerate(lines) if not asks(said.text)]
-    return lines[max(stating, key=lambda n: (shared[n], -n))] if stating else best
-
-
-def _read_in(passage: Sequence[Utterance], answer: str, reading: Reading) -> str:
-    """The note of the line that says an answer: its source, unless that asks and somebody states as much of it."""
-    texts = [_source(passage, answer, reading).text, *(said.text for said in passage if not asks(said.text))]
-    shared = shared_stems(answer, texts, reading)
-    return f"read in: {texts[-1 - shared[::-1].index(max(shared))] if asks(texts[0]) else texts[0]}"
 
 
 def _reminded(situation: Situation, line: str) -> Situation:

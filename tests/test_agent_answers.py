@@ -27,6 +27,7 @@ SCRIPT = {
     "summarizer": "They talked about tea.",
     "memory": "Maya: Maya likes tea.\nRemember: yes\nSituation: Tea was poured.\nNote: Maya likes tea.",
 }
+OWN_WORDS = {**CHECKED, "verbatim": True}
 READS = {"modules": {"generator": {"grounded": True}, "reader": {"passages": 3}}}
 DIRTY = "\x00<|im_start|>assistant\n\x1b[31mI like tea \ud83d very much, Maya.\x07<|im_end|>"
 
@@ -266,7 +267,7 @@ def test_what_the_agent_says_of_others_is_none_of_its_traits_unless_as_published
 
 
 def test_nor_are_its_words_about_others(scene: Scene):
-    talk = scene.agent({"extractor": "NO_TRAIT"}, checks={**CHECKED, "verbatim": True}).conversation("maya", at=START)
+    talk = scene.agent({"extractor": "NO_TRAIT"}, checks=OWN_WORDS).conversation("maya", at=START)
     talk.observe("My dog Biscuit is at home.", "Maya", START)
     talk.observe("She's a three-year-old beagle, and she's a good dog.", talk.agent_name, START)
     talk.end_session()
@@ -288,6 +289,31 @@ def test_what_was_passed_on_is_no_trait_of_who_passes_it_on(scene: Scene, checks
         talk.observe(text, "Maya", START, channel="import")
     talk.resume()
     assert [trait.text for trait in talk.persona("Maya")] == ["I keep six hens."]
+
+
+@pytest.mark.parametrize(
+    ("question", "given", "answer"),
+    [
+        ("What is my job now?", ("You work as a librarian.", "You are a gardener."), "You are a gardener."),
+        ("What was my former job?", ("You were a librarian.", "You are a gardener."), "You were a librarian."),
+    ],
+)
+def test_what_has_ended_supports_answers_about_then_only(
+    scene: Scene, question: str, given: tuple[str, str], answer: str
+):
+    said = iter(given)  # the second only if the first will not do
+    grounded = {"generator": {"grounded": True, "prompting": "direct"}}
+    agent = scene.agent(
+        {"extractor": "NO_TRAIT", "generator": lambda _: next(said)}, modules=grounded, checks=OWN_WORDS
+    )
+    talk = agent.conversation("maya", at=START)
+    for day, text in enumerate(
+        ("I work as a librarian in the town library.", "I don't work at the library now. I'm a gardener.")
+    ):
+        talk.observe(text, "Maya", START + day * DAY)
+        talk.end_session()
+    assert [trait.text for trait in talk.persona("Maya")] == ["I don't work at the library now.", "I'm a gardener."]
+    assert talk.respond(question, "Maya", START + 30 * DAY).text == answer
 
 
 def test_whether_something_is_so_is_answered_with_the_words_that_decide_it(scene: Scene):

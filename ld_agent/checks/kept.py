@@ -315,12 +315,12 @@ def telling(lines: Lines, asker: str) -> Lines:
     return [(who, " ".join(sentences)) for who, sentences in said if sentences]
 
 
-def true_answers(
-    check: StatementCheck, answers: Sequence[tuple[Lines, str]], asker: str, question: str, least: float = READ
-) -> list[bool]:
-    """Whether the passage beside each answer to a question supports it, with at least that probability."""
+def truth_of_answers(
+    check: StatementCheck, answers: Sequence[tuple[Lines, str]], asker: str, question: str
+) -> list[float]:
+    """The probability that the passage beside each answer to a question supports it."""
     pairs = [(unquoted(lines), answering(asker, question, answer)) for lines, answer in answers]
-    return [bool(true >= least) for true in check.probabilities(pairs)[:, SUPPORTED]]
+    return [float(true) for true in check.probabilities(pairs)[:, SUPPORTED]]
 
 
 def ending(check: StatementCheck, told: Sequence[tuple[str, str]], alike: NDArray[np.float32]) -> set[int]:

@@ -13,15 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ld_agent.backbones.base import Message, Request
+from ld_agent.checks.statements import asks
 from ld_agent.languages.reading import Reading
 from ld_agent.modules.base import Models
-from ld_agent.text import stems_of
+from ld_agent.text import shared_stems, stems_of
 from ld_agent.types import Utterance
 
 _NOT_SAID = re.compile(r"\bNOT[_ ]?SAID\b", re.IGNORECASE)
 NEXT = 0.9
 """The weight of a passage, relative to the one ranked before it. Fitted to 106 questions of ``data/samples/questions.jsonl``,
 as is `OTHER`."""
+FEWEST_ASKED = 3
+"""Words before "before", "used to" and the like that ask by themselves."""
 OTHER = 0.7
 """The weight that another passage with the same answer adds, as a share of its own."""
 
@@ -82,14 +85,40 @@ def holding(
     >>> holding("Where do I live?", "Maya", answers, ended, ENGLISH.reading)
     [1]
     """
-    then = any(reading.patterns[name].search(question) for name in ("asks_former", "asks_past"))
+    over = outdated(question, asker, answers, ended, reading)
+    held = [n for n, gone in enumerate(over) if not gone]
+    return held or [n for n, (_, ever) in enumerate(ended) if ever]
+
+
+def outdated(
+    question: str, asker: str, answers: Sequence[str], ended: Sequence[tuple[str, bool]], reading: Reading
+) -> list[bool]:
+    """Whether each answer says what its line told and later words have ended, unless the question is about then; as `holding`."""
+    then = about_then(question, reading)
     asked = stems_of(question, reading) | stems_of(asker, reading)
-    over = [
+    return [
         not (then and ever) and bool((stems_of(answer, reading) - asked) & stems_of(what, reading))
         for answer, (what, ever) in zip(answers, ended, strict=True)
     ]
-    held = [n for n, gone in enumerate(over) if not gone]
-    return held or [n for n, (_, ever) in enumerate(ended) if ever]
+
+
+def about_then(question: str, reading: Reading) -> bool:
+    """Whether a question is about what was: "Where did I live before?"."""
+    return any(reading.patterns[name].search(question) for name in ("asks_former", "asks_past"))
+
+
+def as_then(question: str, reading: Reading) -> str:
+    """A question about what has changed as it would have been asked then; any other stays as it is.
+
+    >>> from ld_agent.languages import ENGLISH
+    >>> as_then("What was my job before I got into dispatching?", ENGLISH.reading)
+    'What was my job'
+    """
+    former = reading.patterns["asks_former"].search(question)
+    if former is None:
+        return question
+    before, after = question[: former.start()].strip(), question[former.end() :].strip()
+    return before if len(before.split()) >= FEWEST_ASKED else after
 
 
 def timely(question: str, answers: Sequence[str], sessions: Sequence[int], reading: Reading) -> int:
@@ -114,3 +143,21 @@ def timely(question: str, answers: Sequence[str], sessions: Sequence[int], readi
     wanted = min(places, key=lambda n: (sessions[n] if former else -sessions[n], n))
     news = stems_of(answers[wanted], reading) - stems_of(answers[0], reading) - stems_of(question, reading)
     return wanted if news else 0
+
+
+def source_of(passage: Sequence[Utterance], answer: str, reading: Reading) -> Utterance:
+    """The line of a passage, by who said its last, that says most of an answer and does not only ask; of several, the last."""
+    lines = [said for said in reversed(passage) if said.speaker == passage[-1].speaker]
+    shared = shared_stems(answer, [said.text for said in lines], reading)
+    best = lines[shared.index(max(shared))]
+    if not asks(best.text):
+        return best
+    stating = [n for n, said in enumerate(lines) if not asks(said.text)]
+    return lines[max(stating, key=lambda n: (shared[n], -n))] if stating else best
+
+
+def read_in(passage: Sequence[Utterance], answer: str, reading: Reading) -> str:
+    """The note of the line that says an answer: its source, unless that asks and somebody states as much of it."""
+    texts = [source_of(passage, answer, reading).text, *(said.text for said in passage if not asks(said.text))]
+    shared = shared_stems(answer, texts, reading)
+    return f"read in: {texts[-1 - shared[::-1].index(max(shared))] if asks(texts[0]) else texts[0]}"

@@ -16,6 +16,7 @@ from ld_agent.answering import only_memory_answers
 from ld_agent.backbones.local.adapter_files import read_adapter
 from ld_agent.checks.kept import (
     ENDS,
+    READ,
     asks_for_memory,
     changed,
     deciding,
@@ -25,9 +26,9 @@ from ld_agent.checks.kept import (
     may_last,
     over,
     own_words,
-    true_answers,
     true_event,
     true_traits,
+    truth_of_answers,
 )
 from ld_agent.checks.learned import LABELS, StatementCheck
 from ld_agent.errors import ModelError
@@ -190,7 +191,8 @@ def test_what_is_so_is_decided_by_a_passage(check: StatementCheck):
 def test_what_is_quoted_supports_no_answer(check: StatementCheck):
     passage = [("Nell", 'Is this right? "I am Uwe and I have four goats."')]
     question = "How many goats do I have?"
-    assert true_answers(check, [(passage, "You have four goats.")], "Nell", question) == [False]
+    [true] = truth_of_answers(check, [(passage, "You have four goats.")], "Nell", question)
+    assert true < READ
 
 
 @pytest.mark.parametrize(
@@ -295,7 +297,8 @@ def test_an_answer_needs_a_passage_that_says_it(check: StatementCheck):
     answers = [
         ([("Nell", line)], "Your cat is called Plum.") for line in ("My cat is called Plum.", "I work at a bank.")
     ]
-    assert true_answers(check, answers, "Nell", "What is my cat called?") == [True, False]
+    true = truth_of_answers(check, answers, "Nell", "What is my cat called?")
+    assert [one >= READ for one in true] == [True, False]
 
 
 def test_claims_become_questions_of_the_person():

@@ -127,7 +127,9 @@ class Relative(BaseModel):
     def age(self, told: date) -> re.Pattern[str]:
         """Matches an age that somebody had (group ``age``) or reached (``reached``) when it was told, on a day."""
         ages, reached, after = ("|".join(map(re.escape, words)) for words in (self.ages, self.reached, self.after_age))
-        number, end = r"\d{1,2}|[^\W\d_]+(?:[ -][^\W\d_]+)??", rf"[.!?;)](?!\d)|$| (?:{after})\b"
+        ones = "|".join(word for word, value in self.counts.items() if value < 10 and len(word) > 2)  # of "forty-one"
+        number = rf"\d{{1,2}}|[^\W\d_]+(?:[ -](?:{ones})\b)?+(?:[ -][^\W\d_]+)??"
+        end = rf"[.!?;)](?!\d)|$| (?:{after})\b"
         today = re.escape(self.as_written("day", told))
         had = rf"(?:{ages}) (?P<age>{number})(?: {today})?(?=,|{end})"
         return re.compile(

@@ -152,6 +152,8 @@ def test_an_utterance_keeps_everything_but_its_text():
     ("said", "expected"),
     [
         ("I turned fifty today!", "I turned fifty (51 now) today!"),
+        ("I turned forty-one on 8 March 2026!", "I turned forty-one (42 now) on 8 March 2026!"),
+        ("I turned forty one in 2026.", "I turned forty one (42 now) in 2026."),
         ("She's forty-two.", "She's forty-two (43 now)."),
         ("He is 34 years old", "He is 34 (35 now) years old"),
         ("I'm thirty one, lol", "I'm thirty one (32 now), lol"),

@@ -14,6 +14,8 @@ from ld_agent.languages.reading import Reading
 LONGEST_READ = 8_000
 """Characters of one line of a talk that are read for words, times, topics and sentences: some pages. A longer line is stored,
 searched, corrected and shown to models whole; of a query it is its end."""
+STEM = 4
+"""Letters of a word that make a stem."""
 _ALPHABETS = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # kana, Han characters, Hangul
 HAN, HANGUL = re.compile("[\u3400-\u9fff]"), re.compile("[\uac00-\ud7af]")
 HAN_RUN = re.compile("[\u3400-\u9fff]+")
@@ -119,14 +121,14 @@ def _stemmer(name: str) -> Stemmer.Stemmer:
     return stemmer
 
 
-def stems_of(text: str, reading: Reading) -> set[str]:
-    """Crude stems of content words: their first four letters without a plural's s; whole numbers; pairs of characters
+def stems_of(text: str, reading: Reading, letters: int | None = STEM) -> set[str]:
+    """Crude stems of content words: their first letters, None for all, without a plural's s; whole numbers; pairs of characters
     in Chinese, Japanese and Korean.
     """
     text = text.casefold()
     spelled = set(_SPELLED.findall(EAST_ASIAN_RUN.sub(" ", text)))
     words = {"not" if w.endswith(("n't", "n’t")) else w.partition("'")[0].partition("’")[0] for w in spelled}
-    found = {_stem(w) for w in words if w not in reading.stop_words and (len(w) > 1 or w.isdigit())}
+    found = {_stem(w, letters) for w in words if w not in reading.stop_words and (len(w) > 1 or w.isdigit())}
     return found.union(*map(_terms, EAST_ASIAN_RUN.findall(simplified(text))))
 
 
@@ -137,15 +139,15 @@ def shared_stems(text: str, others: Sequence[str], reading: Reading) -> list[int
 
 
 @cache
-def stems_listed(key: str, reading: Reading) -> frozenset[str]:
+def stems_listed(key: str, reading: Reading, letters: int | None = STEM) -> frozenset[str]:
     """The stems of a list of `Rules`, in every language of a reading."""
-    return frozenset(stems_of(" ".join(reading.words(key)), reading))
+    return frozenset(stems_of(" ".join(reading.words(key)), reading, letters))
 
 
-def _stem(word: str) -> str:
+def _stem(word: str, letters: int | None = STEM) -> str:
     if word.isdigit():
         return word
-    return (word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word)[:4]
+    return (word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word)[:letters]
 
 
 def whole_sentences(text: str) -> str:

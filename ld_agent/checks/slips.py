@@ -127,8 +127,10 @@ class Corrections:
     def nothing_else(self, sentence: str, wrong: str, right: str, reading: Reading) -> bool:
         """Whether a sentence only says what is right in another one that was wrong: "It's Malmo, I meant, not Lund."."""
         words = [word for word in WORD.findall(sentence) if self._weights.get(word.casefold(), 0.0) < PART_OF_IT]
-        said, told, corrected = (stems_of(text, reading) for text in (" ".join(words), wrong, right))
-        return said <= told | corrected | stems_listed("saying_nothing", reading) and bool(said & (corrected - told))
+        said, told, corrected = (_words_in(text, reading) for text in (" ".join(words), wrong, right))
+        return said <= told | corrected | stems_listed("saying_nothing", reading, None) and bool(
+            said & (corrected - told)
+        )
 
     def _corrects_only(self, line: str, span: slice) -> bool:
         """Whether words of a line are what it denies, or say that something is corrected: "not Linz", "I meant", "I said"."""
@@ -143,13 +145,18 @@ def words_and_pairs(line: str) -> set[str]:
     return {*words, *map(" ".join, pairwise(words))}
 
 
+def _words_in(text: str, reading: Reading) -> set[str]:
+    """Words that tell something, whole: people mix up words that begin alike, "Llanelli" and "Llandeilo"."""
+    return stems_of(text, reading, letters=None)
+
+
 def _exchanges(place: int, sentence: str, line: str, news: Sequence[slice], reading: Reading) -> Iterator[_Exchange]:
     """The sentence with words of the line that it does not have in the place of its own."""
-    said, corrected = stems_of(sentence, reading), stems_of(line, reading)
-    news = [span for span in news if not stems_of(line[span], reading) & said]
+    said, corrected = _words_in(sentence, reading), _words_in(line, reading)
+    news = [span for span in news if not _words_in(line[span], reading) & said]
     for old in _spans(sentence, reading):
-        of_old = stems_of(sentence[old], reading)
-        shared = len((said & corrected) - of_old - stems_listed("saying_nothing", reading))
+        of_old = _words_in(sentence[old], reading)
+        shared = len((said & corrected) - of_old - stems_listed("saying_nothing", reading, None))
         extra = NAMED * bool(of_old & corrected) + SHARED * float(np.log1p(shared))
         for new in news:
             words, others = len(sentence[old].split()), len(line[new].split())
@@ -161,8 +168,8 @@ def _exchanges(place: int, sentence: str, line: str, news: Sequence[slice], read
 
 def _spans(text: str, reading: Reading) -> Iterator[slice]:
     """Neighbouring words, without marks between them, of which the first and the last tell something."""
-    words, empty = list(WORD.finditer(text)), stems_listed("saying_nothing", reading)
-    telling = [bool(stems_of(word.group(), reading) - empty) for word in words]
+    words, empty = list(WORD.finditer(text)), stems_listed("saying_nothing", reading, None)
+    telling = [bool(_words_in(word.group(), reading) - empty) for word in words]
     for first, begin in enumerate(words):
         for last in range(first, min(first + MOST_WORDS, len(words))):
             if last > first and text[words[last - 1].end() : words[last].start()].strip():

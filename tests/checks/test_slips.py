@@ -38,6 +38,8 @@ def check() -> StatementCheck:
         ("i'm allergic to walnuts btw", "hazelnuts*, walnuts are fine", "i'm allergic to hazelnuts btw"),
         ("My cat Pixel is twelve.", "Correction from my wife: Pixel is fourteen.", "My cat Pixel is fourteen."),
         ("My brother is called Piotr.", "Pawel, I meant to say!", "My brother is called Pawel."),
+        ("I grew up in Llanelli.", "Llandeilo, sorry, not Llanelli.", "I grew up in Llandeilo."),
+        ("My mother is four.", "Sorry, forty I meant, not four.", "My mother is forty."),
         ("I have a dog called Rex.", "And I have a cat called Tom.", None),
         ("I love Rome.", "Actually, I love Oslo as well.", None),
         ("I work nights at the bakery.", "My brother works days, he drives a bus.", None),

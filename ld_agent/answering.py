@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ld_agent.backbones.base import Completion
-from ld_agent.checks.kept import asks_for_memory, deciding, over, unquoted
+from ld_agent.checks.kept import asks_for_memory, deciding, ended_since, unquoted
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.statements import asks, asks_of, only_denies
 from ld_agent.errors import BackboneError
@@ -257,9 +257,19 @@ class Answering:
             last, later = replace(last, text=" ".join(later)), []
         lines = {u.id: u for said in evidence.passages for u in said if u.speaker == last.speaker and u.id}.values()
         since = sorted((u for u in lines if u.at > last.at and not _asks(u)), key=lambda said: said.at)
-        ended = over(evidence.check, [([(u.speaker, u.text)], f"{last.speaker}: {last.text}") for u in since])
-        told = since[ended[-1]].text if ended else " ".join([last.text, *later])
+        ended, perhaps = self._ended_since(evidence.check, last, since) if since else ([], [])
+        told = (
+            since[ended[-1]].text if ended else " ".join([last.text, *(later or [since[n].text for n in perhaps[-1:]])])
+        )
         return Answer(words.reason.format(told=told), NO_COMPLETION, (f"decided by: {told}",))
+
+    def _ended_since(
+        self, check: StatementCheck, told: Utterance, since: Sequence[Utterance]
+    ) -> tuple[list[int], list[int]]:
+        """The places of later lines that end what one told, and of those that perhaps do."""
+        texts = [said.text for said in since]
+        first, *others = self.encode([told.text, *texts])
+        return ended_since(check, (told.speaker, told.text), texts, np.array(others) @ first)
 
     def _evidence(self, check: StatementCheck, situation: Situation) -> Evidence:
         """What was said, most relevant first, then the traits most relevant to the question as one passage."""

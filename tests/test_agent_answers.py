@@ -343,6 +343,26 @@ def test_what_has_ended_decides_nothing_and_neither_does_a_question(scene: Scene
     assert reply.text == ENGLISH.words.reason.format(told=over)
 
 
+@pytest.mark.parametrize(
+    ("later", "quoted"),
+    [
+        ("Well, the allotment's gone the way of the dodo. Council wants flats on it.", True),  # perhaps it has ended
+        ("My niece has a new bike, a red one.", False),
+    ],
+)
+def test_where_it_is_not_sure_whether_something_still_is_so_both_lines_are_quoted(
+    scene: Scene, later: str, quoted: bool
+):
+    agent = scene.agent({"generator": "Yes.", "extractor": "NO_TRAIT"}, checks=CHECKED, **READS)
+    talk = agent.conversation("maya", at=START)
+    told = "We've got an allotment up at Heeley, plot 14, mostly leeks."
+    for day, text in enumerate((told, later)):
+        talk.observe(text, "Maya", START + day * DAY)
+        talk.end_session()
+    reply = talk.respond("Have we still got the allotment?", "Maya", START + 30 * DAY)
+    assert reply.text == ENGLISH.words.reason.format(told=f"{told} {later}" if quoted else told)
+
+
 def test_no_question_is_quoted_as_what_decides(scene: Scene):
     talk = scene.agent({"generator": "Zbyszek does."}, **READS, checks=CHECKED).conversation("maya")
     talk.observe("My father-in-law Zbyszek smokes like a chimney. I never touched a cigarette.", at=START)

@@ -48,6 +48,9 @@ changes one, says itself something that lasts: "Bye, talk tomorrow!" ends no job
 second, of MSC's half."""
 ALIKE, ABOUT = 0.3, 0.2
 """Least cosine of two lines of which one may end what the other says, and of a line and a trait that it may end."""
+PERHAPS_OVER = 0.1
+"""Least probability that a line ends what one `ALIKE` says, from which both are quoted; of lines about other things, 2 in 100
+have it."""
 ASKS_FOR, ASKS_UNMARKED = 0.6, 0.95
 """Least probabilities that an utterance asks for what was told before: with a question mark, and without."""
 BEFORE = 2
@@ -215,6 +218,20 @@ def _clauses(sentence: str, reading: Reading, most: int) -> list[str]:
 def over(check: StatementCheck, statements: Sequence[Pair]) -> list[int]:
     """The places of the statements that the lines beside them end or deny."""
     return np.flatnonzero(check.probabilities(statements)[:, ENDED] >= OVER).tolist()
+
+
+def ended_since(
+    check: StatementCheck, told: tuple[str, str], since: Sequence[str], alike: NDArray[np.float32]
+) -> tuple[list[int], list[int]]:
+    """The places of later lines of its speaker that end what a line told, and of those that perhaps do.
+
+    Args:
+        alike: (n,) cosines of the line and those later ones.
+    """
+    speaker, text = told
+    ended = check.probabilities([([(speaker, later)], f"{speaker}: {text}") for later in since])[:, ENDED]
+    sure, perhaps = (ended >= OVER) & (alike >= ABOUT), (ended >= PERHAPS_OVER) & (alike >= ALIKE)
+    return np.flatnonzero(sure).tolist(), np.flatnonzero(perhaps).tolist()
 
 
 def ended_by(check: StatementCheck, lines: Lines, claims: Sequence[str]) -> list[int]:

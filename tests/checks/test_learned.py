@@ -21,6 +21,7 @@ from ld_agent.checks.kept import (
     changed,
     deciding,
     ended_by,
+    ended_since,
     ending,
     in_which_slips_are_right,
     may_last,
@@ -186,6 +187,15 @@ def test_what_is_so_is_decided_by_a_passage(check: StatementCheck):
     assert deciding(check, passages[:1], "Nell", "Do we still have a parrot?") == []
     assert deciding(check, [[("Nell", "Should I get a motorbike?")]], "Nell", "Do I have a motorbike?") == []
     assert deciding(check, [], "Nell", "Do I have a motorbike?") == []
+
+
+def test_what_ends_a_line_is_about_the_same(check: StatementCheck):
+    told, since = (
+        ("Nell", "I have a red canoe."),
+        ["I no longer have the canoe.", "The shed looks bare without the canoe.", "I love pizza."],
+    )
+    for alike, expected in ((0.1, ([], [])), (0.25, ([0], [])), (0.5, ([0], [0, 1]))):
+        assert ended_since(check, told, since, np.full(3, alike, np.float32)) == expected
 
 
 def test_what_is_quoted_supports_no_answer(check: StatementCheck):

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from ld_agent.checks.kept import (
     ABOUT,
+    ALIKE,
     CHANGES,
     ENDS,
     changed,
@@ -159,10 +160,11 @@ def _judged(
     lines = [*((u.speaker, u.text) for u in before), (said.speaker, text)]
     near = relation.bank.near(said.speaker, text, CONCERNED, ABOUT)
     known = [t for t in near if not t.pinned and t.source != said.id and t.last_at <= said.at]
-    ends = bool(known) and may_last(check, text, ENDS)
-    ended = (
-        [known[n] for n in ended_by(check, lines, [f"{said.speaker}: {trait.text}" for trait in known])] if ends else []
-    )
+    if known and not may_last(check, text, ENDS):
+        known = []
+    alike = {trait.id for trait in relation.bank.near(said.speaker, text, CONCERNED, ALIKE)} if known else ()
+    claims = [f"{said.speaker}: {trait.text}" for trait in known]
+    ended = [known[n] for n in ended_by(check, lines, claims, [trait.id in alike for trait in known])]
     own, reading = _may_have_traits(relation, said), relation.models.language.reading
     true = true_traits(check, lines, traits, reading, ends=bool(ended)) if own else []
     newer = [
@@ -171,8 +173,8 @@ def _judged(
     pairs = (
         [(trait, later) for trait in true for later in newer] if relation.resources.config.personas.reconcile else []
     )
-    claims = [([(said.speaker, later.text)], f"{said.speaker}: {trait}") for trait, later in pairs]
-    by_start = sorted((pairs[n] for n in over(check, claims)), key=lambda pair: pair[1].holds_from or pair[1].at)
+    after = [([(said.speaker, later.text)], f"{said.speaker}: {trait}") for trait, later in pairs]
+    by_start = sorted((pairs[n] for n in over(check, after)), key=lambda pair: pair[1].holds_from or pair[1].at)
     over_at = [(trait, ends_at(check, trait, said, reading)) for trait in ended]
     return true, over_at, dict(reversed(by_start))
 

@@ -414,3 +414,9 @@ def test_a_pickle_in_place_of_an_adapter_is_refused_and_not_run(tmp_path: Path) 
     with pytest.raises(ModelError, match=r"adapter_model\.safetensors cannot be read"):
         read_adapter("x", folder, {}, ValueError)
     assert not touched.exists()
+
+
+def test_a_trait_that_is_little_like_a_line_is_ended_only_if_that_is_sure(check: StatementCheck):
+    lines = [("Nell", "I've left the ward.")]
+    claims = ["Nell: I volunteer at the library.", "Nell: I work on the ward."]
+    assert [ended_by(check, lines, claims, [near, near]) for near in (True, False)] == [[0, 1], [1]]

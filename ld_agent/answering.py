@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ld_agent.backbones.base import Completion
-from ld_agent.checks.kept import asks_for_memory, deciding, ended_since, unquoted
+from ld_agent.checks.changes import ended_since
+from ld_agent.checks.kept import asks_for_memory, deciding, unquoted
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.statements import asks, asks_of, only_denies
 from ld_agent.errors import BackboneError

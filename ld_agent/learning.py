@@ -9,20 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from ld_agent.checks.kept import (
-    ABOUT,
-    ALIKE,
-    CHANGES,
-    ENDS,
-    changed,
-    ended_by,
-    may_last,
-    over,
-    put_right,
-    telling,
-    true_traits,
-    without_passed_on,
-)
+from ld_agent.checks.changes import ABOUT, ALIKE, changed, ended_by, over, put_right
+from ld_agent.checks.kept import CHANGES, ENDS, may_last, telling, true_traits, without_passed_on
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.slips import CORRECTING, LATELY
 from ld_agent.checks.statements import sentences_of, speaks_of_self

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from agent_parts import CHECKED, Scene, requests_of
 
-from ld_agent.checks.kept import over
+from ld_agent.checks.changes import over
 from ld_agent.conversation import Conversation
 from ld_agent.learning import ends_at
 

@@ -6,51 +6,30 @@ Pure functions over lines, claims and the learned check; knows no store and no m
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ld_agent.checks.learned import ASKED, ENDED, LASTING, SUPPORTED, Lines, Pair, StatementCheck
-from ld_agent.checks.slips import CORRECTING, LATELY, Slip
-from ld_agent.checks.statements import ASKS, sentences_of, speaks_of_self
+from ld_agent.checks.statements import ASKS, speaks_of_self
 from ld_agent.languages.reading import Reading
 from ld_agent.prompts import as_name
 from ld_agent.text import LONGEST_READ, SENTENCE_END, shared_stems, stems_listed, stems_of, words_of
 
 TRUE, SAID, TAKEN = 0.7, 0.5, 0.8
 """Least probability that what a model worded is true, what was said so, and what a model made of the words of a sentence."""
-OVER, LASTS, LASTS_ALONE, LASTS_OF_OTHERS = 0.64, 0.5, 0.8, 0.9
-"""Least probabilities that a line ends a statement, and that one still matters in a month: what the extractor found, any
-other sentence, which may need the lines around it, and one without its speaker in it ("Ottoline has a baby brother!")."""
-OVER_MEAN, OVER_FAR, OVER_ALONE, TAKES_BACK = 0.5, 0.8, 0.94, 0.5
-"""Least probabilities that a line ends a statement: the mean of what it says after the lines before, after its speaker's own and
-by itself, or in one of its sentences; that of a statement less like it than `ALIKE`, as a line that ends something seems to end
-22 in 100 of such others with the first bound, and 6 with this one; by itself; and the log-odds that it corrects something, from
-which `OVER` after the lines before is enough. Of what is ended in held-out claims 36 % is found, and 10 % of the rest seems to
-be; of 300 facts that another followed, two do."""
-READ, DECIDES = 0.3, 0.7
-"""Least probabilities that a passage supports what was read in it, and a yes or no that no model gave."""
-ANSWERED = 0.4
-"""Least probability that a passage supports what was answered from a whole prompt; 203 of 206 right answers of a larger model
-have it."""
-FOLLOWS, CHANGED = 0.4, 0.5
-"""Least probabilities that a trait as it is now follows from what it was and a line, and that it or the line ends what it was. Of
-lines not seen before, 9 of 20 changes have the first, and none of 20 others."""
-NAMES = ("User", "Nell", "Tom")
-"""Speakers for whom it is judged."""
-PUT_RIGHT, OF_A_KIND = 0.7, 0.5
-"""Least probability that two lines support the first one as the second corrects it, and cosine of what is exchanged: nine in ten
-of such sentences are what was meant."""
+LASTS, LASTS_ALONE, LASTS_OF_OTHERS = 0.5, 0.8, 0.9
+"""Least probabilities that a statement still matters in a month: what the extractor found, any other sentence, which may need the
+lines around it, and one without its speaker in it ("Ottoline has a baby brother!")."""
 ENDS, CHANGES = 0.25, 0.05
 """Least probabilities that a line that ends a trait, or is quoted without "I" in it, and one of which a model is asked whether it
 changes one, says itself something that lasts: "Bye, talk tomorrow!" ends no job. Of 32 lines that change a trait 30 have the
 second, of MSC's half."""
-ALIKE, ABOUT = 0.3, 0.2
-"""Least cosine of two lines of which one may end what the other says, and of a line and a trait that it may end."""
-PERHAPS_OVER = 0.1
-"""Least probability that a line ends what one `ALIKE` says, from which both are quoted; of lines about other things, 2 in 100
+READ, DECIDES = 0.3, 0.7
+"""Least probabilities that a passage supports what was read in it, and a yes or no that no model gave."""
+ANSWERED = 0.4
+"""Least probability that a passage supports what was answered from a whole prompt; 203 of 206 right answers of a larger model
 have it."""
 ASKS_FOR, ASKS_UNMARKED = 0.6, 0.95
 """Least probabilities that an utterance asks for what was told before: with a question mark, and without."""
@@ -94,7 +73,7 @@ def true_traits(
         ends: the line ends an earlier trait, so that it tells something even if no trait was found and, with `verbatim`, even
             of somebody else: "Bramble died last night."
     """
-    sentences = {s: speaks_of_self(QUOTED.sub("", s), reading) for s in _sentences(lines[-1][1], reading)}
+    sentences = {s: speaks_of_self(QUOTED.sub("", s), reading) for s in statements_in(lines[-1][1], reading)}
     own = [sentence for sentence, of_self in sentences.items() if of_self]
     rests_on = {trait: _nearest(trait, own, reading) for trait in traits[:MOST_TRAITS]}
     if check.verbatim:
@@ -105,25 +84,6 @@ def true_traits(
     return _true(check, lines, dict.fromkeys(traits, lasts)) or _true(
         check, lines, dict.fromkeys(own, LASTS_ALONE), dict.fromkeys(own, SAID)
     )
-
-
-def changed(check: StatementCheck, line: str, old: str, new: str) -> tuple[bool, bool]:
-    """Whether a trait as a model has it now is stored, and whether the trait that it comes from has ended.
-
-    What only follows from two lines is judged less surely, and otherwise for each name: hence the mean over some.
-
-    Args:
-        line: what its speaker said, from which the model concluded that.
-    """
-    pairs: list[Pair] = [(LASTING, new)]
-    for name in NAMES:
-        claim = f"{name}: {old}"
-        pairs.append(([(name, old), (name, line)], f"{name}: {new}"))
-        pairs += [([(name, told)], claim) for told in (line, new)]
-    found = check.probabilities(pairs)
-    follows, by_line, by_new = found[1:].reshape(len(NAMES), 3, -1).mean(0)
-    true = follows[SUPPORTED] >= FOLLOWS
-    return bool(true and found[0, SUPPORTED] >= LASTS), bool(true and max(by_line[ENDED], by_new[ENDED]) >= CHANGED)
 
 
 def _in_own_words(
@@ -174,7 +134,7 @@ def _nearest(trait: str, sentences: Sequence[str], reading: Reading) -> str:
     return sentences[shared.index(max(shared))] if any(shared) else ""
 
 
-def _sentences(text: str, reading: Reading, most: int = MOST) -> list[str]:
+def statements_in(text: str, reading: Reading, most: int = MOST) -> list[str]:
     """The sentences of a text that state something themselves, long ones clause by clause; what only quotes is nobody's
     statement."""
     text = without_passed_on(text[:LONGEST_READ])
@@ -214,84 +174,6 @@ def _clauses(sentence: str, reading: Reading, most: int) -> list[str]:
         else:
             clauses[-1] += f" {part}"
     return [clause.strip(" ,;:") for clause in clauses]
-
-
-def over(check: StatementCheck, statements: Sequence[Pair]) -> list[int]:
-    """The places of the statements that the lines beside them end or deny."""
-    return np.flatnonzero(check.probabilities(statements)[:, ENDED] >= OVER).tolist()
-
-
-def ended_since(
-    check: StatementCheck, told: tuple[str, str], since: Sequence[str], alike: NDArray[np.float32]
-) -> tuple[list[int], list[int]]:
-    """The places of later lines of its speaker that end what a line told, and of those that perhaps do.
-
-    Args:
-        alike: (n,) cosines of the line and those later ones.
-    """
-    speaker, text = told
-    ended = check.probabilities([([(speaker, later)], f"{speaker}: {text}") for later in since])[:, ENDED]
-    sure, perhaps = (ended >= OVER) & (alike >= ABOUT), (ended >= PERHAPS_OVER) & (alike >= ALIKE)
-    return np.flatnonzero(sure).tolist(), np.flatnonzero(perhaps).tolist()
-
-
-def ended_by(
-    check: StatementCheck, lines: Lines, claims: Sequence[str], alike: Sequence[bool] | None = None
-) -> list[int]:
-    """The places of the claims that the last line ends or denies, read after those before it, after its speaker's own and by
-    itself: what else it says, or somebody else said, misleads. A question ends nothing.
-
-    Args:
-        alike: whether the cosine of the line and each claim is at least `ALIKE`; None: of all.
-    """
-    who = lines[-1][0] if lines else ""
-    text = " ".join(told for _, told in telling(lines[-1:], who)).strip()
-    if not claims or not text:
-        return []
-    whole = (*telling(lines[:-1], who), (who, text))
-    own = tuple([line for line in whole if line[0] == who])
-    parts = [((who, part),) for part in (text, *sentences_of(text)[:MOST_SENTENCES])]
-    readings = list(dict.fromkeys([whole, own, *parts]))  # a first line by itself is all three
-    found = check.probabilities([(reading, claim) for reading in readings for claim in claims])[:, ENDED]
-    ends = dict(zip(readings, found.reshape(len(readings), -1), strict=True))
-    by_whole, by_own, alone = ends[whole], ends[own], np.max([ends[part] for part in parts], axis=0)
-    least = OVER_MEAN if alike is None else np.where(alike, OVER_MEAN, OVER_FAR)
-    over_by_mean = (by_whole + by_own + alone) / 3 >= least
-    taken_back = (by_whole >= OVER) & (check.corrections.log_odds(text) >= TAKES_BACK)
-    return np.flatnonzero(over_by_mean | taken_back | (alone >= OVER_ALONE)).tolist()
-
-
-def put_right(check: StatementCheck, lines: Lines, slip: Slip, reading: Reading) -> list[str]:
-    """What is stored where the last line takes something back: the corrected sentence, if words of one kind are exchanged and the
-    lines support it, or else the line's own sentence with these words, if there is one."""
-    true = check.probabilities([(lines, f"{lines[-1][0]}: {slip.text}")])[0, SUPPORTED] >= PUT_RIGHT
-    own = [sentence for sentence in _sentences(lines[-1][1], reading) if slip.new in sentence]
-    return [slip.text] if true and slip.alike >= OF_A_KIND else own[:1]
-
-
-def in_which_slips_are_right(
-    check: StatementCheck, lines: Lines, encode: Callable[[Sequence[str]], NDArray[np.float32]], reading: Reading
-) -> Lines:
-    """The lines of a session, with what their speakers took back a moment later as they meant it, if that is sure, and without
-    what only says so.
-
-    Args:
-        encode: texts → (n, dimension) unit vectors.
-    """
-    right = [*lines]
-    for n, (speaker, text) in enumerate(lines):
-        if check.corrections.log_odds(text) < CORRECTING:
-            continue
-        before = [m for m in range(max(n - LATELY, 0), n) if lines[m][0] == speaker]
-        told = [(m, sentence) for m in before for sentence in sentences_of(right[m][1])]
-        slip = check.corrections.slip([sentence for _, sentence in told], text, encode, reading) if told else None
-        if slip is None:
-            continue
-        m, wrong = told[slip.place]
-        if put_right(check, [(speaker, wrong), (speaker, text)], slip, reading) == [slip.text]:
-            more = [s for s in sentences_of(text) if not check.corrections.nothing_else(s, wrong, slip.text, reading)]
-            right[m], right[n] = (speaker, right[m][1].replace(wrong, slip.text)), (speaker, " ".join(more))
-    return right
 
 
 def may_last(check: StatementCheck, text: str, least: float) -> bool:
@@ -347,23 +229,6 @@ def truth_of_answers(
     return [float(true) for true in check.probabilities(pairs)[:, SUPPORTED]]
 
 
-def ending(check: StatementCheck, told: Sequence[tuple[str, str]], alike: NDArray[np.float32]) -> set[int]:
-    """The places of lines, oldest first, that end what an earlier line of the same speaker says.
-
-    Args:
-        alike: (n, n) cosines of the lines; of those less alike than `ALIKE`, none is about the other.
-    """
-    pairs = [
-        (old, new)
-        for new, (speaker, _) in enumerate(told)
-        for old in range(new)
-        if told[old][0] == speaker and alike[old, new] >= ALIKE
-    ]
-    stated = [telling([line], line[0]) for line in told]  # a question ends nothing
-    pairs = [(old, new) for old, new in pairs if stated[new]]
-    return {pairs[n][1] for n in over(check, [(stated[new], f"{told[old][0]}: {told[old][1]}") for old, new in pairs])}
-
-
 def true_event(check: StatementCheck, lines: Lines, summary: str, agent: str, reading: Reading) -> Checked:
     """The sentences of a summary that the lines of its session support; if some are not, also what people said.
 
@@ -394,7 +259,7 @@ def supports(check: StatementCheck, lines: Lines, statements: Sequence[str]) -> 
 def own_words(check: StatementCheck, lines: Lines, agent: str, reading: Reading) -> list[str]:
     """The sentences that most likely still matter later, in order, each with its speaker: `OWN_WORDS` words, but one at least.
     "That's great, Mel!" matters to nobody and is none of them, however much room is left. Whoever only asked is quoted, too."""
-    said = [(n, speaker, s) for n, (speaker, text) in enumerate(lines) for s in _sentences(text, reading, OWN_WORDS)]
+    said = [(n, speaker, s) for n, (speaker, text) in enumerate(lines) for s in statements_in(text, reading, OWN_WORDS)]
     stated = [one for one in said if one[1] != agent]
     asked = [] if stated else _most_asked(lines, agent)
     said = stated or said

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ld_agent.checks.kept import ending
+from ld_agent.checks.changes import ending
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.statements import ASKS, asked_about, part_about, part_asked, tells_of
 from ld_agent.languages.reading import Reading

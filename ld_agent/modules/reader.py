@@ -75,7 +75,8 @@ def agreed(question: str, asker: str, answers: Sequence[str], reading: Reading) 
 def holding(
     question: str, asker: str, answers: Sequence[str], ended: Sequence[tuple[str, bool]], reading: Reading
 ) -> list[int]:
-    """The places of the answers that hold at the time the question is about; if none does, all that ever held.
+    """The places of the answers that hold at the time the question is about; if none does, all that ever held. Of what has
+    changed, those are about then that say what has ended.
 
     Args:
         ended: of what each answer's line told, what later words have ended, "" for nothing; and whether it ever held.
@@ -85,20 +86,31 @@ def holding(
     >>> holding("Where do I live?", "Maya", answers, ended, ENGLISH.reading)
     [1]
     """
-    over = outdated(question, asker, answers, ended, reading)
-    held = [n for n, gone in enumerate(over) if not gone]
-    return held or [n for n, (_, ever) in enumerate(ended) if ever]
+    ever = [n for n, (_, held) in enumerate(ended) if held]
+    if reading.patterns["asks_former"].search(question):
+        over = _say_what_ended(question, asker, answers, ended, reading)
+        if former := [n for n in ever if over[n]]:
+            return former
+    held = [n for n, gone in enumerate(outdated(question, asker, answers, ended, reading)) if not gone]
+    return held or ever
 
 
 def outdated(
     question: str, asker: str, answers: Sequence[str], ended: Sequence[tuple[str, bool]], reading: Reading
 ) -> list[bool]:
     """Whether each answer says what its line told and later words have ended, unless the question is about then; as `holding`."""
-    then = about_then(question, reading)
+    then, over = about_then(question, reading), _say_what_ended(question, asker, answers, ended, reading)
+    return [says and not (then and ever) for says, (_, ever) in zip(over, ended, strict=True)]
+
+
+def _say_what_ended(
+    question: str, asker: str, answers: Sequence[str], ended: Sequence[tuple[str, bool]], reading: Reading
+) -> list[bool]:
+    """Whether each answer has words of what its line told and later words have ended, other than the question's."""
     asked = stems_of(question, reading) | stems_of(asker, reading)
     return [
-        not (then and ever) and bool((stems_of(answer, reading) - asked) & stems_of(what, reading))
-        for answer, (what, ever) in zip(answers, ended, strict=True)
+        bool((stems_of(answer, reading) - asked) & stems_of(what, reading))
+        for answer, (what, _) in zip(answers, ended, strict=True)
     ]
 
 

@@ -14,18 +14,13 @@ from safetensors.numpy import load_file, save_file
 
 from ld_agent.answering import only_memory_answers
 from ld_agent.backbones.local.adapter_files import read_adapter
+from ld_agent.checks.changes import changed, ended_by, ended_since, ending, in_which_slips_are_right, over
 from ld_agent.checks.kept import (
     ENDS,
     READ,
     asks_for_memory,
-    changed,
     deciding,
-    ended_by,
-    ended_since,
-    ending,
-    in_which_slips_are_right,
     may_last,
-    over,
     own_words,
     true_event,
     true_traits,
@@ -192,9 +187,9 @@ def test_what_is_so_is_decided_by_a_passage(check: StatementCheck):
 def test_what_ends_a_line_is_about_the_same(check: StatementCheck):
     told, since = (
         ("Nell", "I have a red canoe."),
-        ["I no longer have the canoe.", "The shed looks bare without the canoe.", "I love pizza."],
+        ["I no longer have the canoe.", "The shed looks bare without my canoe.", "I love pizza."],
     )
-    for alike, expected in ((0.1, ([], [])), (0.25, ([0], [])), (0.5, ([0], [0, 1]))):
+    for alike, expected in ((0.1, ([], [])), (0.25, ([0], [0, 1]))):
         assert ended_since(check, told, since, np.full(3, alike, np.float32)) == expected
 
 
@@ -214,6 +209,16 @@ def test_what_is_quoted_supports_no_answer(check: StatementCheck):
         ("I have three nephews.", "My neighbour's fourth nephew is loud.", "I have four nephews.", (False, False)),
         ("I live in Malmö.", "If I could I'd live in Lund.", "I live in Lund.", (False, False)),
         ("I own a caravan.", "Should I sell the caravan?", "I no longer own a caravan.", (False, False)),
+        ("I have four hens.", "Two more hens arrived this morning.", "I have six hens.", (True, True)),
+        ("I have four hens.", "Two more hens arrived this morning.", "I have nine hens.", (False, False)),
+        ("My son is called Emil.", "Our second son is here, he's Jasper!", "My son is called Jasper.", (True, False)),
+        (
+            "I have an old piano.",
+            "We gave the piano to a school.",
+            "I have an old piano that came from my aunt.",
+            (False, False),
+        ),
+        ("Hello, I'm Bartholomew.", "Just say Barty, all my friends do.", "I am Bartholomew.", (False, False)),
     ],
 )
 def test_what_a_line_makes_of_a_trait_has_to_follow_from_both(

@@ -9,7 +9,7 @@ import pytest
 from agent_parts import CHECKED, DAY, START, Scene
 
 from ld_agent.backbones.base import Request
-from ld_agent.checks.kept import put_right
+from ld_agent.checks.changes import put_right
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.slips import CORRECTING, Corrections
 from ld_agent.errors import ModelError

@@ -231,7 +231,8 @@ def test_a_question_is_about_now_or_about_then(question: str, answers: list[str]
     ("question", "ended", "held"),
     [
         ("Where do I live?", ["I just moved to Rome.", ""], ["In Oslo."]),
-        ("Where did I live before?", ["I just moved to Rome.", ""], ["In Rome.", "In Oslo."]),
+        ("Where did I live before?", ["I just moved to Rome.", ""], ["In Rome."]),
+        ("Where did I live before?", ["", ""], ["In Rome.", "In Oslo."]),
         ("Where did we meet?", ["I just moved to Rome.", ""], ["In Rome.", "In Oslo."]),
         ("Where do I live?", ["I keep bees.", ""], ["In Rome.", "In Oslo."]),  # of that line something else has ended
         ("Where do I live?", ["I live in Rome.", "I live in Oslo."], ["In Rome.", "In Oslo."]),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ld_agent.checks.kept import in_which_slips_are_right, true_event
+from ld_agent.checks.changes import in_which_slips_are_right
+from ld_agent.checks.kept import true_event
 from ld_agent.config.sections import MemorySection
 from ld_agent.memory.index.long_term import Search
 from ld_agent.memory.index.records import RecordIndex, make_passages

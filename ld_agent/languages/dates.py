@@ -70,6 +70,7 @@ class Relative(BaseModel):
         clause: what separates clauses.
         ages, reached: words before a number that is an age, or one that was reached then; none: no age is recognized.
         after_age: words that may follow it, beside the end of the clause.
+        being, of_age: words before a number of years of anybody, and those of which one has to follow then.
         going_on: what goes on for years, with the number as its only group: "I've lived here for six years".
         born: what, before a date, says that it is the day of somebody's birth.
         aged: how an age or a number of years said years ago is written after it, with ``{age}``, the present one.
@@ -105,6 +106,8 @@ class Relative(BaseModel):
     ages: tuple[str, ...] = ()
     reached: tuple[str, ...] = ()
     after_age: tuple[str, ...] = ()
+    being: tuple[str, ...] = ()
+    of_age: tuple[str, ...] = ()
     going_on: str = "(?!)"
     born: str = "(?!)"
     aged: str = ""
@@ -126,12 +129,14 @@ class Relative(BaseModel):
 
     def age(self, told: date) -> re.Pattern[str]:
         """Matches an age that somebody had (group ``age``) or reached (``reached``) when it was told, on a day."""
-        ages, reached, after = ("|".join(map(re.escape, words)) for words in (self.ages, self.reached, self.after_age))
+        words = (self.ages, self.reached, self.after_age, self.being, self.of_age)
+        ages, reached, after, being, of_age = ("|".join(map(re.escape, each)) for each in words)
         ones = "|".join(word for word, value in self.counts.items() if value < 10 and len(word) > 2)  # of "forty-one"
         number = rf"\d{{1,2}}|[^\W\d_]+(?:[ -](?:{ones})\b)?+(?:[ -][^\W\d_]+)??"
         end = rf"[.!?;)](?!\d)|$| (?:{after})\b"
         today = re.escape(self.as_written("day", told))
-        had = rf"(?:{ages}) (?P<age>{number})(?: {today})?(?=,|{end})"
+        of_others = rf"|(?:{being})(?= (?:{number}) (?:{of_age}|{today})\b)" if being and of_age else ""
+        had = rf"(?:{ages}{of_others}) (?P<age>{number})(?: {today})?(?=,|{end})"
         return re.compile(
             rf"\b(?:{had}|(?:{reached}) (?P<reached>{number})(?=[^.,;!?]{{0,80}} {told.year}\b|{end}))", re.IGNORECASE
         )

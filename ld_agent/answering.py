@@ -21,7 +21,7 @@ from ld_agent.checks.statements import asks, asks_of, only_denies
 from ld_agent.errors import BackboneError
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
-from ld_agent.memory.evidence import Evidence
+from ld_agent.memory.evidence import Evidence, as_meant
 from ld_agent.memory.quotes import worths
 from ld_agent.modules.generator import Generator
 from ld_agent.modules.reader import (
@@ -279,7 +279,8 @@ class Answering:
             reading = situation.language.reading
             order = worths(situation.heard, situation.agent, traits, self.encode, reading).argsort()[::-1]
             traits = [traits[n] for n in order[:TRAITS_READ]]
-        said, known = situation.passages, [tuple(traits)] if traits else []
+        said = [as_meant(check, passage, self.encode, situation.language.reading) for passage in situation.passages]
+        known = [tuple(traits)] if traits else []
         documents = [one.record.text for one in situation.recalled if one.record.channel not in SAID]
         found = [(replace(situation.heard, id="", speaker="", text=text),) for text in documents]
         return Evidence(check, situation, [*said[: self.passages], *known], [*said[self.passages :], *found])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from ld_agent.checks.changes import ABOUT, ALIKE, changed, ended_by, over, put_right
+from ld_agent.checks.changes import ABOUT, ALIKE, changed, ended_by, in_which_slips_are_right, over, put_right
 from ld_agent.checks.kept import CHANGES, ENDS, may_last, telling, true_traits, without_passed_on
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.slips import CORRECTING, LATELY
@@ -241,9 +241,14 @@ def _may_have_traits(relation: Relation, said: Utterance) -> bool:
 
 
 def _told(relation: Relation, said: Utterance) -> str:
-    """What an utterance tells in its speaker's words; "" for a stock phrase."""
-    stock = is_stock_phrase(said, relation.agent_name, relation.models.language)
-    return "" if stock else without_passed_on(said.text)
+    """What an utterance tells in its speaker's words, as they meant it in the end; "" for a stock phrase."""
+    if is_stock_phrase(said, relation.agent_name, relation.models.language):
+        return ""
+    text, check, reading = without_passed_on(said.text), relation.check, relation.models.language.reading
+    if check is None:
+        return text
+    [(_, meant)] = in_which_slips_are_right(check, [(said.speaker, text)], relation.encoder.encode, reading)
+    return meant
 
 
 def ends_at(check: StatementCheck, trait: Trait, said: Utterance, reading: Reading) -> datetime:

@@ -245,6 +245,14 @@ def test_an_answer_from_a_whole_prompt_must_be_surer_than_one_read_in_a_passage(
     assert (evidence.support("He is a diver."), evidence.each(["He is a diver."])) == (supported, [True])
 
 
+def test_a_number_that_nobody_told_is_not_read():
+    heard = Utterance("u2", "Maya", "How old are my 3 cousins?", START, session=2)
+    told = Utterance("u1", "Maya", "They are seventeen and 19.", START, session=1)
+    evidence = Evidence(Probability(0.9), Situation("Sam", heard), [(told,)] * 3)  # type: ignore[arg-type]
+    answers = ["Your 3 cousins are 17 and nineteen.", "They are both teenagers.", "They are 17 and 25."]
+    assert evidence.each(answers) == [True, True, False]
+
+
 def test_what_came_from_a_document_is_not_put_into_the_askers_mouth(scene: Scene):
     script = {"generator": forgetful("You moved to Oslo."), "extractor": "NO_TRAIT", "reader": "NOT_SAID"}
     agent = scene.agent(script, checks=CHECKED, memory={"quotes": 80}, **READS)

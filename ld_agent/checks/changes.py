@@ -126,14 +126,20 @@ def put_right(check: StatementCheck, lines: Lines, slip: Slip, reading: Reading)
 def in_which_slips_are_right(
     check: StatementCheck, lines: Lines, encode: Callable[[Sequence[str]], NDArray[np.float32]], reading: Reading
 ) -> Lines:
-    """The lines of a session, with what their speakers took back a moment later as they meant it, if that is sure, and without
-    what only says so.
+    """Lines, with what their speakers took back a moment later, also in the same line, as they meant it, if that is sure, and
+    without what only says so.
 
     Args:
         encode: texts → (n, dimension) unit vectors.
     """
     right = [*lines]
     for n, (speaker, text) in enumerate(lines):
+        sentences = sentences_of(text)
+        if len(sentences) > 1 and any(check.corrections.log_odds(s) >= CORRECTING for s in sentences[1:]):
+            within = in_which_slips_are_right(check, [(speaker, s) for s in sentences], encode, reading)
+            if (meant := [s for _, s in within]) != sentences:
+                right[n] = (speaker, " ".join(filter(None, meant)))
+    for n, (speaker, text) in enumerate(right):
         if check.corrections.log_odds(text) < CORRECTING:
             continue
         before = [m for m in range(max(n - LATELY, 0), n) if lines[m][0] == speaker]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+from ld_agent.checks.changes import in_which_slips_are_right
 from ld_agent.checks.kept import ANSWERED, READ, truth_of_answers
 from ld_agent.checks.learned import Lines, StatementCheck
 from ld_agent.checks.statements import says_unknown
+from ld_agent.languages.numbers import numbers
+from ld_agent.languages.reading import Reading
+from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.when import aged
 from ld_agent.modules.reader import as_then, outdated
 from ld_agent.modules.situation import Situation
@@ -36,8 +40,12 @@ class Evidence:
         return [lines_of(passage) for passage in self.passages]
 
     def each(self, answers: Sequence[str]) -> list[bool]:
-        """Whether each answer, read in the passage in its place, says something that the passage supports."""
-        return [true >= READ for true in self._truth(list(zip(self.lines, answers, strict=True)))]
+        """Whether each answer, read in the passage in its place, says something that the passage supports, and no number that
+        nobody told: of numbers the check knows little."""
+        asked = self.situation.heard.text
+        told = [_numbers(" ".join([asked, *(text for _, text in lines)])) for lines in self.lines]
+        true = self._truth(list(zip(self.lines, answers, strict=True)))
+        return [t >= READ and _numbers(text) <= n for t, text, n in zip(true, answers, told, strict=True)]
 
     def support(self, answer: str) -> bool:
         """Whether an answer says something that some passage, if there is any, supports, and nothing that has ended does more."""
@@ -74,6 +82,24 @@ class Evidence:
         return [
             t if text and not says_unknown(text, reading) else 0.0 for (_, text), t in zip(answers, true, strict=True)
         ]
+
+
+def _numbers(text: str) -> set[str]:
+    """The numbers of a text, apart from those that words tell, too: "a", "both"."""
+    return {digits for _, digits in numbers(text)} - {"0", "1", "2"}
+
+
+def as_meant(
+    check: StatementCheck, passage: Passage, encode: Callable[[Sequence[str]], Vectors], reading: Reading
+) -> Passage:
+    """A passage with what its speakers took back a moment later as they meant it.
+
+    Args:
+        encode: texts → (n, dimension) unit vectors.
+    """
+    lines = in_which_slips_are_right(check, lines_of(passage), encode, reading)
+    meant = [(said, text or said.text) for said, (_, text) in zip(passage, lines, strict=True)]
+    return tuple(said if text == said.text else replace(said, text=text) for said, text in meant)
 
 
 def lines_of(passage: Passage) -> Lines:

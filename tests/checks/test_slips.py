@@ -149,6 +149,23 @@ def test_a_sentence_that_only_corrects(
     assert check.corrections.nothing_else(sentence, wrong, right, READING) is nothing_else
 
 
+def test_what_is_taken_back_in_the_same_line_was_never_meant(scene: Scene):
+    def read(request: Request) -> str:
+        return f"She plays the {'trombone' if 'trombone' in str(request.messages) else 'sousaphone'}."
+
+    agent = scene.agent({"extractor": "NO_TRAIT", "reader": read}, modules=READS, checks={**CHECKED, "verbatim": True})
+    talk = agent.conversation("maya", at=START)
+    said = "My daughter plays the trombone in the school band. Wait, what am I saying, it's the sousaphone she plays."
+    talk.observe(said, speaker="Maya", at=START)
+    talk.end_session()
+    meant = "My daughter plays the sousaphone in the school band."
+    assert [trait.text for trait in talk.persona("Maya")] == [meant]
+    assert talk.records[0].text.startswith(f"Maya: {meant}")
+    assert talk.utterances[0].text == said
+    asked = "Which instrument does my daughter play in the band?"
+    assert talk.respond(asked, "Maya", START + 30 * DAY).text == "She plays the sousaphone."
+
+
 def test_a_line_that_only_corrects_is_no_trait(scene: Scene):
     talk = scene.agent({}, checks={**CHECKED, "verbatim": True}).conversation("maya")
     said = ("My daughter Ines goes to school in Lund.", "Nice.", "Wait, wrong town! It's Malmo, not Lund.")

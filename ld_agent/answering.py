@@ -29,6 +29,7 @@ from ld_agent.modules.reader import (
     about_then,
     agreed,
     answer_in,
+    as_then,
     holding,
     read_in,
     source_of,
@@ -215,8 +216,11 @@ class Answering:
         situation, passages, reading = evidence.situation, evidence.passages, evidence.situation.language.reading
         if self.reader is None or not passages:
             return None
+        then = replace(situation.heard, text=as_then(situation.heard.text, reading))
+        alone = [len(passage) == 1 and passage[0].id in situation.ended for passage in passages]
+        asked = [then if gone else situation.heard for gone in alone]
         try:
-            completions = yield self.reader.requests(situation.heard, passages)
+            completions = yield [self.reader.request(*one) for one in zip(asked, passages, strict=True)]
         except BackboneError as exc:
             failed.append(f"the reader failed: {exc}")
             return None
@@ -273,14 +277,16 @@ class Answering:
         return ended_since(check, (told.speaker, told.text), texts, np.array(others) @ first)
 
     def _evidence(self, check: StatementCheck, situation: Situation) -> Evidence:
-        """What was said, most relevant first, then the traits most relevant to the question as one passage."""
-        traits = self._traits(situation)
+        """What was said, most relevant first, then the traits most relevant to the question as one passage. Asked what was
+        before, each line that has ended is a passage by itself: a small reader takes what ended it for the answer."""
+        reading, traits = situation.language.reading, self._traits(situation)
         if traits:
-            reading = situation.language.reading
             order = worths(situation.heard, situation.agent, traits, self.encode, reading).argsort()[::-1]
             traits = [traits[n] for n in order[:TRAITS_READ]]
-        said = [as_meant(check, passage, self.encode, situation.language.reading) for passage in situation.passages]
-        known = [tuple(traits)] if traits else []
+        said = [as_meant(check, passage, self.encode, reading) for passage in situation.passages]
+        former = reading.patterns["asks_former"].search(situation.heard.text)
+        gone = {u.id: (u,) for passage in said for u in passage if u.id in situation.ended} if former else {}
+        known = [*([tuple(traits)] if traits else []), *gone.values()]
         documents = [one.record.text for one in situation.recalled if one.record.channel not in SAID]
         found = [(replace(situation.heard, id="", speaker="", text=text),) for text in documents]
         return Evidence(check, situation, [*said[: self.passages], *known], [*said[self.passages :], *found])

@@ -324,6 +324,20 @@ def test_what_has_ended_supports_answers_about_then_only(
     assert talk.respond(question, "Maya", START + 30 * DAY).text == answer
 
 
+def test_asked_what_was_before_a_line_that_has_ended_is_read_without_what_ended_it(scene: Scene):
+    def read(request: Request) -> str:
+        shown = request.messages[-1].content
+        return "You worked at El Molino." if "pastry" in shown and "maths" not in shown else "You teach maths."
+
+    talk = scene.agent({"reader": read, "extractor": "NO_TRAIT"}, checks=OWN_WORDS, **READS).conversation("maya")
+    told = "I am a pastry chef at El Molino.", "I have left El Molino. Since 2 March 2024 I teach maths at a school."
+    for day, text in enumerate(told):
+        talk.observe(text, "Maya", START + day * DAY)
+        talk.end_session()
+    assert talk.respond("Where do I work?", "Maya", START + 30 * DAY).text == "You teach maths."
+    assert talk.respond("Where did I work before?", "Maya", START + 30 * DAY).text == "You worked at El Molino."
+
+
 def test_whether_something_is_so_is_answered_with_the_words_that_decide_it(scene: Scene):
     modules = {"generator": {"grounded": True}, "reader": {"passages": 3}}
     agent = scene.agent({**SCRIPT, "generator": "No, you've got a parrot."}, modules=modules, checks=CHECKED)

@@ -40,10 +40,9 @@ class Reader:
         lines = [(said.speaker, said.text) for said in passage]
         return self.models.language.prompt("reader").render(asker=question.speaker, question=question.text, lines=lines)
 
-    def requests(self, question: Utterance, passages: Sequence[Sequence[Utterance]]) -> list[Request]:
-        """Ask the question of each passage."""
-        prompts = [self.prompt_for(question, passage) for passage in passages]
-        return [self.models.request("reader", prompt) for prompt in prompts]
+    def request(self, question: Utterance, passage: Sequence[Utterance]) -> Request:
+        """Ask the question of a passage."""
+        return self.models.request("reader", self.prompt_for(question, passage))
 
 
 def answer_in(text: str) -> str:

@@ -16,6 +16,7 @@ from ld_agent.checks.slips import CORRECTING, LATELY, Slip
 from ld_agent.checks.statements import sentences_of
 from ld_agent.languages.numbers import numbers
 from ld_agent.languages.reading import Reading
+from ld_agent.text import LONGEST_READ
 
 OVER = 0.64
 """Least probability that a line ends a statement."""
@@ -134,16 +135,18 @@ def in_which_slips_are_right(
     """
     right = [*lines]
     for n, (speaker, text) in enumerate(lines):
-        sentences = sentences_of(text)
-        if len(sentences) > 1 and any(check.corrections.log_odds(s) >= CORRECTING for s in sentences[1:]):
+        sentences = sentences_of(text[:LONGEST_READ])
+        short = len(text) <= LONGEST_READ and 1 < len(sentences) <= MOST_SENTENCES
+        if short and any(check.corrections.log_odds(s) >= CORRECTING for s in sentences[1:]):
             within = in_which_slips_are_right(check, [(speaker, s) for s in sentences], encode, reading)
             if (meant := [s for _, s in within]) != sentences:
                 right[n] = (speaker, " ".join(filter(None, meant)))
     for n, (speaker, text) in enumerate(right):
-        if check.corrections.log_odds(text) < CORRECTING:
+        if len(text) > LONGEST_READ or check.corrections.log_odds(text) < CORRECTING:
             continue
         before = [m for m in range(max(n - LATELY, 0), n) if lines[m][0] == speaker]
-        told = [(m, sentence) for m in before for sentence in sentences_of(right[m][1])]
+        read = {m: sentences_of(right[m][1][:LONGEST_READ])[:MOST_SENTENCES] for m in before}
+        told = [(m, sentence) for m, sentences in read.items() for sentence in sentences]
         slip = check.corrections.slip([sentence for _, sentence in told], text, encode, reading) if told else None
         if slip is None:
             continue

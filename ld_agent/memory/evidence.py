@@ -15,6 +15,7 @@ from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.when import aged
 from ld_agent.modules.reader import as_then, outdated
 from ld_agent.modules.situation import Situation
+from ld_agent.text import LONGEST_READ
 from ld_agent.types import Utterance
 
 Passage = Sequence[Utterance]
@@ -42,15 +43,18 @@ class Evidence:
     def each(self, answers: Sequence[str]) -> list[bool]:
         """Whether each answer, read in the passage in its place, says something that the passage supports, and no number that
         nobody told: of numbers the check knows little."""
-        asked = self.situation.heard.text
-        told = [_numbers(" ".join([asked, *(text for _, text in lines)])) for lines in self.lines]
-        true = self._truth(list(zip(self.lines, answers, strict=True)))
-        return [t >= READ and _numbers(text) <= n for t, text, n in zip(true, answers, told, strict=True)]
+        read = list(zip(self.lines, answers, strict=True))
+        return [t >= READ and self._tell(lines, text) for t, (lines, text) in zip(self._truth(read), read, strict=True)]
+
+    def _tell(self, lines: Lines, answer: str) -> bool:
+        """Whether lines or the question have every number of an answer."""
+        texts = [self.situation.heard.text, *(text for _, text in lines)]
+        said = _numbers(answer)
+        return not said or said <= _numbers(" ".join(text[:LONGEST_READ] for text in texts))
 
     def support(self, answer: str) -> bool:
         """Whether an answer says something that some passage, if there is any, supports, and nothing that has ended does more."""
         passages = [*self.passages, *self.further]
-        passages += [(line,) for passage in passages for line in passage if line.id in self.situation.ended]
         if not passages:
             return bool(answer) and not says_unknown(answer, self.situation.language.reading)
         now, then = list[Lines](), list[Lines]()

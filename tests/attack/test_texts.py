@@ -13,6 +13,8 @@ from texts import TEXTS
 
 from ld_agent.backbones.base import Request
 from ld_agent.checks.learned import ASKED, StatementCheck
+from ld_agent.checks.slips import Corrections
+from ld_agent.files import shipped_path
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import MOST_WINDOWS, SentenceEncoder
 from ld_agent.memory.when import dated
@@ -41,6 +43,7 @@ class Counted:
 
     def __init__(self) -> None:
         self.pairs = 0
+        self.corrections = Corrections(shipped_path("data/adapters/check"))
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         counts = np.array(

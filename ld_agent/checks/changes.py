@@ -16,7 +16,7 @@ from ld_agent.checks.slips import CORRECTING, LATELY, Slip
 from ld_agent.checks.statements import sentences_of
 from ld_agent.languages.numbers import numbers
 from ld_agent.languages.reading import Reading
-from ld_agent.text import LONGEST_READ
+from ld_agent.text import LONGEST_READ, words_of
 
 OVER = 0.64
 """Least probability that a line ends a statement."""
@@ -64,8 +64,11 @@ def changed(check: StatementCheck, line: str, old: str, new: str) -> tuple[bool,
 
 
 def adds_up(old: str, line: str, new: str) -> bool:
-    """Whether a text is another with one number in it greater by one, or by one that a line tells: "I have six hens." is "I have
-    four hens." after "Two more hens arrived."."""
+    """Whether a text is another, in its words, with one number in it greater by one, or by one that a line tells: "I have six
+    hens." is "I have four hens." after "Two more hens arrived."."""
+    counted = {word.casefold() for word, _ in numbers(new)}
+    if not set(words_of(new)) - counted <= set(words_of(old)):
+        return False
     (was, *others), (now, *more) = ([int(n) for _, n in numbers(text) if n.isdigit()] or [0] for text in (old, new))
     told = {1, *(int(n) for _, n in numbers(line) if n.isdigit())}
     return was > 0 and not others and not more and (now - was in told or (now in told - {1} and now > was))

@@ -211,6 +211,7 @@ def test_what_is_quoted_supports_no_answer(check: StatementCheck):
         ("I own a caravan.", "Should I sell the caravan?", "I no longer own a caravan.", (False, False)),
         ("I have four hens.", "Two more hens arrived this morning.", "I have six hens.", (True, True)),
         ("I have four hens.", "Two more hens arrived this morning.", "I have nine hens.", (False, False)),
+        ("I have four hens.", "Two more hens arrived this morning.", "I own six ducks.", (False, False)),
         ("My son is called Emil.", "Our second son is here, he's Jasper!", "My son is called Jasper.", (True, False)),
         (
             "I have an old piano.",
